@@ -145,7 +145,7 @@ def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 @st.composite
 def any_objects(draw: st.DrawFn, whole: dict[str, Any], below: str = "") -> Any:
-    """An object of which any JSON replaces up to three parts.
+    """An object with up to three of its parts replaced by any JSON.
 
     Args:
         draw: hypothesis'.

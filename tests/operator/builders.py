@@ -1,7 +1,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
@@ -20,6 +20,7 @@ from elastic_pytorch_operator.model.observed import (
 from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
+from elastic_pytorch_operator.planning.memory import Plan
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, next_round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
@@ -28,6 +29,7 @@ from elastic_pytorch_operator.spec.queue import Queue
 
 NOW = 1000.0
 TIME = "2026-01-01T00:00:00Z"
+Kind = TypeVar("Kind")
 
 
 def a_manifest(
@@ -158,6 +160,14 @@ def observed(
     )
 
 
+def actions_of(todo: Plan, kind: type[Kind]) -> list[Kind]:
+    return [action for action in todo.actions if isinstance(action, kind)]
+
+
+def fields_of(status: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
+    return tuple(status[name] for name in names)
+
+
 def condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
     """The condition of a status, which must have it."""
     found = find_condition(status, type_)
@@ -180,8 +190,10 @@ __all__ = [
     "a_pod",
     "a_round",
     "a_worker_pod",
+    "actions_of",
     "an_agent",
     "condition",
+    "fields_of",
     "observed",
 ]
 
@@ -227,11 +239,9 @@ def an_extra(job: Job, number: int, state: str = "admitted", **fields: Any) -> W
     """A Workload of the job `lm` for its `extraWorkers`, of a flavor of its own."""
     workers = job.scheduling.extra_workers
     made = a_workload(number, state, quota_for="" if workers is None else workers.text, **fields)
-    return (
-        made
-        if made.admission is None
-        else replace(made, admission=replace(made.admission, flavors=("spot",)))
-    )
+    if made.admission is None:
+        return made
+    return replace(made, admission=replace(made.admission, flavors=("spot",)))
 
 
 def a_target(job: Job) -> Target:
@@ -260,3 +270,12 @@ def decide_next(
     return next_round(
         told, Target(wanted), observed(agents=agents, round=current), candidates, **state
     )
+
+
+def declare_next(
+    current: Round | None, candidates: Sequence[Candidate], wanted: int = 3, **known: Any
+) -> Round:
+    """The round that is declared next, which must be one."""
+    declared = decide_next(current, candidates, wanted, **known).round
+    assert declared is not None
+    return declared

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.planning.memory import recall
 
-from tests.operator.builders import TIME, a_manifest, parse_job
+from tests.operator.builders import TIME, a_manifest, fields_of, parse_job
 from tests.operator.simulation import Simulation, running
 from tests.operator.stock_simulation import StockSimulation
 from tests.situations import situations
@@ -46,7 +46,7 @@ def test_group_forms_again_with_another_backend_and_back(
     respec(other, rendezvous=stock)
     other.settle(20)
     status = other.status
-    assert (status["state"], status["worldSize"], status["failures"]) == ("Running", 3, 0)
+    assert fields_of(status, "state", "worldSize", "failures") == ("Running", 3, 0)
     assert status["round"] > first
     assert bool(other.of("store")) is (stock["backend"] == "c10d")
 
@@ -56,11 +56,7 @@ def test_group_forms_again_with_another_backend_and_back(
     back.round = None if restarts else own.round
     respec(back)
     back.settle(20)
-    assert (
-        back.job.status["state"],
-        back.job.status["worldSize"],
-        back.job.status["failures"],
-    ) == ("Running", 3, 0)
+    assert fields_of(back.job.status, "state", "worldSize", "failures") == ("Running", 3, 0)
     assert back.job.status["round"] > other.status["round"]
 
 
@@ -71,5 +67,5 @@ def test_group_forms_again_with_other_pods(spec: dict[str, Any]) -> None:
     suspend(world)
     respec(world, **spec)
     world.settle(20)
-    assert (world.status["state"], world.status["worldSize"]) == ("Running", 3)
+    assert fields_of(world.status, "state", "worldSize") == ("Running", 3)
     assert world.status["round"] > first

@@ -1,7 +1,5 @@
 """What is deleted of a job that has ended, and when."""
 
-from typing import Any
-
 import pytest
 from elastic_pytorch_operator.model.actions import DeleteJob
 from elastic_pytorch_operator.model.observed import Observed
@@ -22,8 +20,8 @@ SEEN = observed(
 )
 
 
-def cleaned(policy: str, ended_at: float, seen: Observed = SEEN, **spec: Any) -> list[str]:
-    actions, _ = clean_up(a_job(cleanPodPolicy=policy, **spec), seen, ended_at)
+def cleaned(policy: str, ended_at: float, seen: Observed = SEEN) -> list[str]:
+    actions, _ = clean_up(a_job(cleanPodPolicy=policy), seen, ended_at)
     return [getattr(action, "name", type(action).__name__) for action in actions]
 
 

@@ -46,13 +46,12 @@ def end(
     )[0]
 
 
-def group(*states: str, **fields: Any) -> Observed:
+def group(*states: str) -> Observed:
     numbers = range(len(states))
     return observed(
         [a_pod(i) for i in numbers],
         [an_agent(f"w{i}", state) for i, state in enumerate(states)],
         round=a_round(*numbers),
-        **fields,
     )
 
 

@@ -5,8 +5,9 @@ import pytest
 from elastic_pytorch_operator.model.failure import recorded_cause
 from elastic_pytorch_operator.model.observed import NodeView
 
-from tests.operator.builders import a_job
+from tests.operator.builders import a_job, fields_of
 from tests.operator.simulation import Simulation, running
+from tests.operator.spec.test_failure_rules import DISRUPTED
 from tests.situations import situations
 
 
@@ -37,20 +38,17 @@ def test_script_that_fails_after_a_saved_step_of_each_start_fails_the_job() -> N
     assert "two States" in simulation.condition("Failed")["message"]
 
 
-FOR_THE_NODE = frozenset({("DisruptionTarget", "True")})
+FOR_THE_NODE = frozenset({DISRUPTED})
+FULL_VOLUME = {
+    "exit_reason": "Evicted",
+    "exit_message": "Usage of EmptyDir volume exceeds the limit",
+}
 
 
 @situations(
     "end, progress, state",
     {
-        "memory volume": (
-            {
-                "exit_reason": "Evicted",
-                "exit_message": "Usage of EmptyDir volume exceeds the limit",
-            },
-            0,
-            "Failed",
-        ),
+        "memory volume": (FULL_VOLUME, 0, "Failed"),
         "deadline": (
             {
                 "exit_reason": "DeadlineExceeded",
@@ -60,14 +58,7 @@ FOR_THE_NODE = frozenset({("DisruptionTarget", "True")})
             "Failed",
         ),
         "probe": ({"exit_reason": "Error", "exit_message": "the end of its log"}, 0, "Failed"),
-        "with progress": (
-            {
-                "exit_reason": "Evicted",
-                "exit_message": "Usage of EmptyDir volume exceeds the limit",
-            },
-            100,
-            "Running",
-        ),
+        "with progress": (FULL_VOLUME, 100, "Running"),
         "for the node": (
             {"exit_reason": "Evicted", "exit_message": "low on memory", "conditions": FOR_THE_NODE},
             0,
@@ -175,7 +166,7 @@ def test_failure_is_not_counted_again_by_a_new_leader_and_the_pause_goes_on() ->
     assert simulation.status["failures"] == counted
     assert len(simulation.declared) == rounds, "the pause goes on"
     simulation.settle(30)
-    assert (simulation.status["failures"], simulation.status["state"]) == (counted, "Running")
+    assert fields_of(simulation.status, "failures", "state") == (counted, "Running")
 
 
 def test_node_that_rejects_pods_costs_nothing_and_is_left_after_two() -> None:
@@ -185,7 +176,7 @@ def test_node_that_rejects_pods_costs_nothing_and_is_left_after_two() -> None:
     simulation.kill_pod(simulation.members[2])
     simulation.settle(30)
     status = simulation.status
-    assert (status["state"], status["worldSize"], status["failures"]) == ("Running", 3, 0)
+    assert fields_of(status, "state", "worldSize", "failures") == ("Running", 3, 0)
     assert simulation.made <= 3 + 3
 
 
@@ -240,6 +231,6 @@ def test_worker_whose_process_outlives_sigkill_is_replaced() -> None:
     assert wedged in simulation.members, "its grace period and a margin"
     simulation.settle(30)
     assert wedged not in simulation.pods
-    assert (simulation.status["state"], simulation.status["worldSize"]) == ("Running", 2)
+    assert fields_of(simulation.status, "state", "worldSize") == ("Running", 2)
     lost = next(declared for declared in simulation.declared if wedged in declared.cause)
     assert "has not stopped its workers for 60 s: a process outlives SIGKILL" in lost.cause

@@ -6,6 +6,7 @@ import pytest
 from elastic_pytorch_operator.model.actions import DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import AgentState
 
+from tests.operator.builders import actions_of, fields_of
 from tests.operator.simulation import Simulation, running
 from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
 
@@ -14,14 +15,11 @@ def with_rules(*rules: dict[str, Any], **policy: Any) -> Simulation:
     return running(failurePolicy={"maxFailures": 0, **policy, "rules": list(rules)})
 
 
-def fail(simulation: Simulation, exit_code: int, place: int = 1) -> str:
-    """Fails a worker's process with an exit code, and with it the others; returns its name."""
-    worker, others = (
-        simulation.members[place],
-        [name for name in simulation.members if name != simulation.members[place]],
-    )
-    simulation.fail_worker(worker, "ValueError: boom", exit_code=exit_code, rank=place)
-    for name in others:
+def fail(simulation: Simulation, exit_code: int) -> str:
+    """Fails the process of rank 1 with an exit code, and with it the others; returns its worker."""
+    first, worker, *others = simulation.members
+    simulation.fail_worker(worker, "ValueError: boom", exit_code=exit_code, rank=1)
+    for name in (first, *others):
         simulation.fail_worker(name)
     return worker
 
@@ -34,18 +32,12 @@ def evict(simulation: Simulation, name: str) -> None:
 
 
 def failed(simulation: Simulation) -> tuple[str, str]:
-    condition = simulation.condition("Failed")
-    return (
-        (condition["reason"], condition["message"])
-        if condition.get("status") == "True"
-        else ("", "")
-    )
+    found = simulation.condition("Failed")
+    return (found["reason"], found["message"]) if found["status"] == "True" else ("", "")
 
 
 def told(simulation: Simulation, reason: str) -> list[str]:
-    return [
-        a.note for a in simulation.last.actions if isinstance(a, RecordEvent) and a.reason == reason
-    ]
+    return [a.note for a in actions_of(simulation.last, RecordEvent) if a.reason == reason]
 
 
 # FailJob
@@ -100,12 +92,8 @@ def test_ignored_failure_never_counts() -> None:
     assert note.startswith("failurePolicy.rules[0] (onExitCodes In 42) ignores a failure: rank 1 ")
     simulation.settle(20)
     status = simulation.status
-    assert (status["state"], status["worldSize"], status["failures"], status["totalFailures"]) == (
-        "Running",
-        3,
-        0,
-        0,
-    )
+    counts = fields_of(status, "worldSize", "failures", "totalFailures")
+    assert (status["state"], *counts) == ("Running", 3, 0, 0)
     assert status["rootCause"]["exitCode"] == 42
     fail(simulation, 43)
     simulation.settle(20)
@@ -138,7 +126,7 @@ def test_ignored_eviction_is_excused_from_on_pod_loss() -> None:
     simulation = with_rules(on_condition("Ignore"), onPodLoss="FailJob")
     evict(simulation, simulation.members[0])
     simulation.settle(10)
-    assert (simulation.status["state"], simulation.status["worldSize"]) == ("Running", 3)
+    assert fields_of(simulation.status, "state", "worldSize") == ("Running", 3)
     simulation.kill_pod(simulation.members[0])
     simulation.settle(10)
     assert failed(simulation)[0] == "PodLost"
@@ -153,9 +141,7 @@ def test_all_pods_are_replaced_once() -> None:
     fail(simulation, 42)
     simulation.reconcile()
     assert simulation.status["groupRestarts"] == 1
-    assert not [a for a in simulation.last.actions if isinstance(a, DeletePod)], (
-        "only once it is stored"
-    )
+    assert not actions_of(simulation.last, DeletePod), "only once it is stored"
     assert len(simulation.declared) == 1
     simulation.reconcile()
     assert simulation.declared[-1].size == 0
@@ -166,12 +152,8 @@ def test_all_pods_are_replaced_once() -> None:
     simulation.settle(20)
     assert before.isdisjoint(simulation.pods)
     status = simulation.status
-    assert (status["worldSize"], status["failures"], status["groupRestarts"], simulation.made) == (
-        3,
-        0,
-        1,
-        6,
-    )
+    assert fields_of(status, "worldSize", "failures", "groupRestarts") == (3, 0, 1)
+    assert simulation.made == 6
     assert simulation.reconcile().actions == ()
 
 
@@ -187,11 +169,8 @@ def test_restart_of_the_operator_neither_doubles_nor_loses_a_restart_of_the_grou
     simulation.restart_operator()
     simulation.settle(40)
     assert before.isdisjoint(simulation.pods)
-    assert (
-        simulation.status["worldSize"],
-        simulation.status["groupRestarts"],
-        simulation.made,
-    ) == (3, 1, 6)
+    assert fields_of(simulation.status, "worldSize", "groupRestarts") == (3, 1)
+    assert simulation.made == 6
 
 
 @pytest.mark.parametrize("failing_writes", range(1, 12))
@@ -204,7 +183,7 @@ def test_writes_that_fail_neither_double_nor_lose_a_restart_of_the_group(
     simulation.failing_writes = failing_writes
     simulation.settle(40)
     assert before.isdisjoint(simulation.pods)
-    assert (simulation.status["worldSize"], simulation.status["groupRestarts"]) == (3, 1)
+    assert fields_of(simulation.status, "worldSize", "groupRestarts") == (3, 1)
 
 
 def test_container_that_ended_while_no_operator_led_restarts_the_group_once() -> None:
@@ -240,10 +219,7 @@ def test_backoff_limit_bounds_the_failures_of_a_jobs_whole_life() -> None:
     for count in (1, 2, 3):
         worker = fail(simulation, 1)
         simulation.settle(10)
-        assert (simulation.status["totalFailures"], simulation.status["state"]) == (
-            count,
-            "Running",
-        )
+        assert fields_of(simulation.status, "totalFailures", "state") == (count, "Running")
         simulation.make_progress(100 * count)
         simulation.settle(1)
         assert simulation.status["failures"] == 0
@@ -299,7 +275,7 @@ def test_condition_that_comes_late_is_seen(happens: Callable[[Simulation], None]
     restarts = with_rules(on_condition("RestartGroup"))
     happens(restarts)
     restarts.settle(30)
-    assert (restarts.job.status["groupRestarts"], restarts.job.status["worldSize"]) == (1, 3)
+    assert fields_of(restarts.job.status, "groupRestarts", "worldSize") == (1, 3)
 
 
 @pytest.mark.parametrize("happens", [evict_later, end_by_kubelet])
@@ -309,7 +285,7 @@ def test_condition_that_comes_late_still_excuses_from_on_pod_loss(
     simulation = with_rules(on_condition("Ignore"), onPodLoss="FailJob")
     happens(simulation)
     simulation.settle(10)
-    assert (simulation.status["state"], simulation.status["worldSize"]) == ("Running", 3)
+    assert fields_of(simulation.status, "state", "worldSize") == ("Running", 3)
 
 
 @pytest.mark.parametrize("rules", [[], [on_condition("Ignore")]])

@@ -5,7 +5,7 @@ import pytest
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, CreateStore
 from elastic_pytorch_operator.model.observed import NodeView
 
-from tests.operator.builders import a_job
+from tests.operator.builders import a_job, condition, fields_of
 from tests.operator.planning.stock.test_pod_exits import BOOM, GLOO, gave_up
 from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
 from tests.operator.stock_simulation import StockSimulation
@@ -31,12 +31,7 @@ def test_store_comes_first_then_the_workers() -> None:
     simulation.settle(10)
     assert simulation.made == [1, 1, 1]
     status = simulation.status
-    assert (status["state"], status["readyReplicas"], status["worldSize"], status["round"]) == (
-        "Running",
-        3,
-        3,
-        1,
-    )
+    assert fields_of(status, "state", "readyReplicas", "worldSize", "round") == ("Running", 3, 3, 1)
     assert [worker["state"] for worker in status["workers"]] == ["Running"] * 3
     assert not any("rank" in worker for worker in status["workers"]), "ranks are torchrun's secret"
 
@@ -58,7 +53,7 @@ def test_lost_worker_is_replaced_in_the_same_rendezvous() -> None:
     simulation.settle(10)
     assert simulation.made == [1, 1, 1, 1]
     status = simulation.status
-    assert (status["worldSize"], status["failures"], status["round"]) == (3, 0, 3)
+    assert fields_of(status, "worldSize", "failures", "round") == (3, 0, 3)
     assert any(event.startswith("WorkerLost") for event in simulation.told)
 
 
@@ -278,7 +273,7 @@ def test_new_operator_blames_nobody_for_what_it_has_not_seen() -> None:
     simulation.settle(1)
     simulation.end_all(gave_up(GLOO))
     simulation.settle(20)
-    assert (simulation.status["state"], simulation.status["failures"]) == ("Running", 0)
+    assert fields_of(simulation.status, "state", "failures") == ("Running", 0)
 
 
 def test_new_operator_takes_up_a_change_of_rendezvous_where_it_was() -> None:
@@ -289,7 +284,7 @@ def test_new_operator_takes_up_a_change_of_rendezvous_where_it_was() -> None:
         simulation.end(pod, message=RENDEZVOUS_CLOSED)
     simulation.restart_operator()
     simulation.settle(20)
-    assert (simulation.status["worldSize"], simulation.status["failures"]) == (3, 0)
+    assert fields_of(simulation.status, "worldSize", "failures") == (3, 0)
 
 
 def test_outage_of_all_nodes_deletes_nothing() -> None:
@@ -343,7 +338,7 @@ def test_rule_on_the_scripts_exit_code_fails_the_job() -> None:
     simulation = start(failurePolicy={"rules": [on_codes("Ignore", 1), on_codes("FailJob", 42)]})
     simulation.end(simulation.running()[1], message=gave_up(BOOM, exit_code=42))
     simulation.settle(10)
-    failed = next(c for c in simulation.status["conditions"] if c["type"] == "Failed")
+    failed = condition(simulation.status, "Failed")
     assert failed["reason"] == "FailurePolicyRule"
     assert failed["message"].startswith(
         "failurePolicy.rules[1] (onExitCodes In 42) fails the job: rank 1 "
@@ -357,11 +352,7 @@ def test_ignored_exit_code_begins_a_new_rendezvous_and_costs_nothing() -> None:
     for _ in range(2):
         simulation.end(simulation.running()[1], message=gave_up(BOOM, exit_code=42))
         simulation.settle(60)
-        assert (
-            simulation.status["state"],
-            simulation.status["worldSize"],
-            simulation.status["failures"],
-        ) == ("Running", 3, 0)
+        assert fields_of(simulation.status, "state", "worldSize", "failures") == ("Running", 3, 0)
     assert [event for event in simulation.told if event.startswith("FailureIgnored")]
     assert len(set(simulation.made)) == 3, "rendezvous"
     simulation.end(simulation.running()[1], message=gave_up(BOOM))
@@ -377,15 +368,11 @@ def test_rules_on_lost_stock_workers() -> None:
         simulation.pods[evicted], conditions=frozenset({DISRUPTED}), deleting=True
     )
     simulation.reconcile()
-    assert (simulation.status["state"], simulation.status["failures"]) == ("Resizing", 1)
+    assert fields_of(simulation.status, "state", "failures") == ("Resizing", 1)
     simulation.settle(60)
     simulation.end(simulation.running()[0], 137)
     simulation.settle(60)
-    assert (
-        simulation.status["state"],
-        simulation.status["failures"],
-        simulation.status["worldSize"],
-    ) == ("Running", 1, 3)
+    assert fields_of(simulation.status, "state", "failures", "worldSize") == ("Running", 1, 3)
     simulation.delete(simulation.running()[0].name)
     simulation.reconcile()
     assert simulation.status["state"] == "Failed"

@@ -62,7 +62,6 @@ def test_nodes_that_come_soon_one_after_the_other_change_the_group_once() -> Non
     assert simulation.sizes == [2, 5]
 
 
-@pytest.mark.simulation
 def test_nodes_that_come_within_the_pause_change_the_group_once_after_it() -> None:
     simulation = on_nodes(2, replicas=8, policy={"minSecondsBetweenGrowths": 150})
     for _ in range(6):

@@ -2,6 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.model.announced_ends import Taint
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.queueing.quota import Target
@@ -19,10 +20,10 @@ def spares_of(simulation: Simulation) -> list[str]:
     )
 
 
-def fixed(spares: int = 1, **fields: Any) -> Simulation:
-    """Two workers of a job of a fixed size, and spares, all of them ready."""
-    simulation = running(replicas=2, minimum=None, maximum=None, spares=spares, **fields)
-    assert len(spares_of(simulation)) == spares
+def fixed() -> Simulation:
+    """Two workers of a job of a fixed size, and a spare, all of them ready."""
+    simulation = running(replicas=2, minimum=None, maximum=None, spares=1)
+    assert len(spares_of(simulation)) == 1
     return simulation
 
 
@@ -38,17 +39,11 @@ def status_of(simulation: Simulation) -> tuple[Any, ...]:
     )
 
 
-def is_degraded(simulation: Simulation) -> bool:
-    return any(
-        c["type"] == "Degraded" and c["status"] == "True" for c in simulation.status["conditions"]
-    )
-
-
 def test_spare_waits_beside_a_whole_group_and_is_told_of() -> None:
     simulation = fixed()
     assert simulation.sizes == [2]
     assert status_of(simulation) == ("Running", 2, 2, 1, ["Running", "Running", "Spare"])
-    assert not is_degraded(simulation)
+    assert not is_true(simulation.status, "Degraded")
     assert simulation.reconcile().actions == ()
 
 
@@ -165,7 +160,7 @@ def test_lost_spare_is_replaced_and_the_group_stands(loss: str) -> None:
     assert len(simulation.declared) == 1
     (other,) = spares_of(simulation)
     assert other != spare
-    assert not is_degraded(simulation)
+    assert not is_true(simulation.status, "Degraded")
 
 
 def test_member_on_a_node_that_ends_leaves_at_once_for_the_spare() -> None:
@@ -206,7 +201,7 @@ def test_first_round_does_not_wait_for_spares() -> None:
     simulation.settle(10)
     assert simulation.sizes == [2]
     assert status_of(simulation) == ("Running", 2, 2, 0, ["Running", "Running", "Starting"])
-    assert not is_degraded(simulation)
+    assert not is_true(simulation.status, "Degraded")
 
 
 def test_spares_are_beyond_the_workers_that_may_run() -> None:

@@ -10,6 +10,7 @@ from functools import cache
 import pytest
 from elastic_pytorch_operator.model.actions import DeletePod
 from elastic_pytorch_operator.model.observed import AgentState, NodeView
+from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
@@ -19,7 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.hypothesis_examples import examples
-from tests.operator.builders import a_job, a_target
+from tests.operator.builders import a_job, a_target, actions_of
 from tests.operator.simulation import Simulation, running
 
 pytestmark = pytest.mark.simulation
@@ -59,19 +60,31 @@ def large_job() -> Simulation:
     return simulation
 
 
+def round_of(simulation: Simulation) -> Round:
+    """The round that the leader knows of, which must be one."""
+    round_ = simulation.observe().round
+    assert round_ is not None
+    return round_
+
+
 def deleted(simulation: Simulation, seconds: float) -> list[str]:
     """Lets time pass; returns the pods that the operator has deleted meanwhile."""
     names: list[str] = []
     until = simulation.now + seconds
     while simulation.now < until:
         simulation.settle(simulation.step_seconds)
-        names += [
-            action.name for action in simulation.last.actions if isinstance(action, DeletePod)
-        ]
+        names += [action.name for action in actions_of(simulation.last, DeletePod)]
     return names
 
 
-@pytest.mark.simulation
+def silenced(
+    simulation: Simulation, indexes: Iterable[int], seconds: float = 1000
+) -> dict[str, float]:
+    """When the agents of some workers connect to a new leader."""
+    pods = (pod for pod in simulation.pods.values() if pod.index in set(indexes))
+    return {pod.name: simulation.now + seconds for pod in pods}
+
+
 @settings(max_examples=examples(20))
 @given(
     before=st.lists(st.integers(0, WORKERS - 1), max_size=6, unique=True),
@@ -95,22 +108,13 @@ def test_worker_that_is_there_is_not_lost(
             simulation.delete_pod(name)
         simulation.settle(2)
     simulation.writes_status = True
-    simulation.take_over(
-        {
-            p.name: simulation.now + late[p.index]
-            for p in simulation.pods.values()
-            if p.index in late
-        }
-    )
+    pods = [pod for pod in simulation.pods.values() if pod.index in late]
+    simulation.take_over({pod.name: simulation.now + late[pod.index] for pod in pods})
     members = {name for name, agent in simulation.agents.items() if agent.round}
     assert deleted(simulation, TAKEOVER_SECONDS) == []
-    round_ = simulation.observe().round
-    assert round_ is not None
-    assert members <= set(round_.workers), "none is left out that trains"
+    assert members <= set(round_of(simulation).workers), "none is left out that trains"
     simulation.settle(SLOW_START_SECONDS - TAKEOVER_SECONDS + 6)
-    round_ = simulation.observe().round
-    assert round_ is not None
-    assert round_.size == WORKERS
+    assert round_of(simulation).size == WORKERS
 
 
 @pytest.mark.parametrize("changes", [1, 4])
@@ -122,19 +126,11 @@ def test_worker_that_waits_long_to_be_let_in_is_not_lost_however_often_the_leade
     simulation.crowded = True
     lost: list[str] = []
     for _ in range(changes):
-        simulation.take_over(
-            {
-                pod.name: simulation.now + 25
-                for pod in simulation.pods.values()
-                if pod.index in (3, 140)
-            }
-        )
+        simulation.take_over(silenced(simulation, [3, 140], seconds=25))
         lost += deleted(simulation, TAKEOVER_SECONDS if changes == 1 else 17)
     simulation.settle(10)
     assert lost == []
-    round_ = simulation.observe().round
-    assert round_ is not None
-    assert round_.size == WORKERS
+    assert round_of(simulation).size == WORKERS
 
 
 def test_group_that_takes_a_minute_to_connect_is_not_disturbed() -> None:
@@ -142,25 +138,12 @@ def test_group_that_takes_a_minute_to_connect_is_not_disturbed() -> None:
     simulation = large_job()
     assert simulation.round is not None
     before = simulation.round
-    simulation.take_over(
-        {
-            pod.name: simulation.now + CONNECTION_SECONDS * pod.index
-            for pod in simulation.pods.values()
-        }
-    )
+    pods = simulation.pods.values()
+    simulation.take_over({p.name: simulation.now + CONNECTION_SECONDS * p.index for p in pods})
     assert deleted(simulation, CONNECTION_SECONDS * WORKERS + 10) == []
     assert simulation.declared == []
-    round_ = simulation.observe().round
-    assert round_ is not None
-    assert (round_.number, set(round_.workers)) == (before.number, set(before.workers))
-
-
-def silenced(simulation: Simulation, indexes: Iterable[int]) -> dict[str, float]:
-    return {
-        pod.name: simulation.now + 1000
-        for pod in simulation.pods.values()
-        if pod.index in set(indexes)
-    }
+    after = round_of(simulation)
+    assert (after.number, set(after.workers)) == (before.number, set(before.workers))
 
 
 def test_worker_that_is_not_listed_and_is_heard_no_more_is_replaced() -> None:
@@ -192,12 +175,11 @@ def test_group_of_which_a_part_is_out_of_reach_is_not_disturbed() -> None:
     simulation = large_job()
     assert simulation.round is not None
     before = simulation.round
-    simulation.take_over(dict.fromkeys(silenced(simulation, range(45, 60)), simulation.now + 100))
+    simulation.take_over(silenced(simulation, range(45, 60), seconds=100))
     assert deleted(simulation, 125) == []
     assert simulation.declared == []
-    round_ = simulation.observe().round
-    assert round_ is not None
-    assert (round_.number, set(round_.workers)) == (before.number, set(before.workers))
+    after = round_of(simulation)
+    assert (after.number, set(after.workers)) == (before.number, set(before.workers))
 
 
 def test_newcomer_does_not_train_beside_a_group_that_is_out_of_reach() -> None:
@@ -266,6 +248,4 @@ def test_worker_that_did_not_hear_of_the_last_round_joins_under_a_new_leader(hea
         agents[names[0]] = replace(agents[names[0]], failure=None, state=AgentState.READY, newest=2)
     simulation.take_over({})
     simulation.settle(30)
-    round_ = simulation.observe().round
-    assert round_ is not None
-    assert set(round_.workers) == set(names)
+    assert set(round_of(simulation).workers) == set(names)

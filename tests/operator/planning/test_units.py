@@ -18,10 +18,6 @@ def members(simulation: Simulation) -> list[int]:
     return [simulation.pods[name].index for name in simulation.members]
 
 
-def message(simulation: Simulation, condition: str) -> str:
-    return next(c["message"] for c in simulation.status["conditions"] if c["type"] == condition)
-
-
 def pod_of(simulation: Simulation, index: int) -> str:
     return next(name for name in simulation.members if simulation.pods[name].index == index)
 
@@ -42,7 +38,7 @@ def test_rest_of_a_torn_unit_is_told_of() -> None:
     simulation.kill_pod(pod_of(simulation, 1))
     simulation.settle(5)
     torn = "1 pod: ready, and waits for the other workers of its unit (spec.unitReplicas)"
-    assert torn in message(simulation, "Degraded")
+    assert torn in simulation.condition("Degraded")["message"]
     states = [worker["state"] for worker in simulation.status["workers"] if worker["index"] < 2]
     assert sorted(states) == ["Lost", "Ready", "Starting"]
     assert simulation.status["readyReplicas"] == 4
@@ -54,7 +50,8 @@ def test_too_few_whole_units_wait_for_their_workers() -> None:
     simulation.kill_pod(pod_of(simulation, 3))
     simulation.settle(5)
     assert members(simulation) == []
-    assert "4 of 6 workers are ready; training needs 6" in message(simulation, "Running")
+    running = simulation.condition("Running")
+    assert "4 of 6 workers are ready; training needs 6" in running["message"]
 
 
 def test_spare_unit_takes_over_in_the_round_of_the_loss() -> None:

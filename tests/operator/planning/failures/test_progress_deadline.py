@@ -6,11 +6,12 @@ from elastic_pytorch_operator.model.observed import Observed, Place, PlaceKind, 
 from elastic_pytorch_operator.planning.failures.progress_deadline import (
     ANSWERS_SECONDS,
     STACKS_SECONDS,
+    Stall,
     find_stall,
 )
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
-from tests.operator.simulation import Simulation
+from tests.operator.simulation import running
 from tests.situations import situations
 
 JOB = a_job(progressDeadlineSeconds=60)
@@ -32,6 +33,13 @@ def saving(seen: Observed) -> Observed:
     return replace(
         seen, agents={**seen.agents, "w0": replace(seen.agents["w0"], saving_since=NOW - 80)}
     )
+
+
+def stall_of(seen: Observed, known: Stall | None = None) -> Stall:
+    """Why a group hangs, as it must."""
+    stall, _ = find_stall(JOB, seen, known)
+    assert stall is not None
+    return stall
 
 
 @situations(
@@ -102,38 +110,32 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
 
 
 def test_script_that_reports_no_steps_is_told_so_beside_the_rank() -> None:
-    stall, _ = find_stall(JOB, answering(group(None, None), (REDUCE,), (LOADS,)), None)
-    assert stall is not None
+    stall = stall_of(answering(group(None, None), (REDUCE,), (LOADS,)))
     assert "elastic_pytorch.report" in stall.cause.message
     assert "rank 1 is in its data loader" in stall.cause.message
 
 
 def test_pod_says_nothing_of_the_ranks_of_others() -> None:
-    stall, _ = find_stall(
-        JOB, answering(group(7, 7, 7), (REDUCE, LOADS, LOADS), (REDUCE,), (REDUCE,)), None
-    )
-    assert stall is not None
+    stall = stall_of(answering(group(7, 7, 7), (REDUCE, LOADS, LOADS), (REDUCE,), (REDUCE,)))
     assert "all ranks wait in all_reduce" in stall.cause.message
 
 
 def test_missing_answers_are_awaited_once_one_has_come() -> None:
-    asked, _ = find_stall(JOB, group(7, 7), None)
-    assert asked is not None
+    asked = stall_of(group(7, 7))
     some = answering(group(7, 7), (REDUCE,))
     stall, recheck = find_stall(JOB, some, asked)
     assert stall is not None
     assert recheck == stall.restart_at == NOW + ANSWERS_SECONDS
-    late, _ = find_stall(JOB, replace(some, now=NOW + ANSWERS_SECONDS), asked)
-    assert late is not None and late.restart_at == NOW + STACKS_SECONDS, "it waits no longer"
+    late = stall_of(replace(some, now=NOW + ANSWERS_SECONDS), asked)
+    assert late.restart_at == NOW + STACKS_SECONDS, "it waits no longer"
     assert (late.cause.worker, late.cause.rank) == ("w1", 1)
     assert "rank 1 has not said where it is, the other waits in all_reduce" in late.cause.message
-    whole, _ = find_stall(JOB, answering(group(7, 7), (REDUCE,), (LOADS,)), asked)
-    assert whole is not None and whole.restart_at == NOW + STACKS_SECONDS
+    whole = stall_of(answering(group(7, 7), (REDUCE,), (LOADS,)), asked)
+    assert whole.restart_at == NOW + STACKS_SECONDS
 
 
 def test_answers_of_before_do_not_count() -> None:
-    stall, _ = find_stall(JOB, answering(group(7, 7), (REDUCE,), (LOADS,), placed_at=NOW - 1), None)
-    assert stall is not None
+    stall = stall_of(answering(group(7, 7), (REDUCE,), (LOADS,), placed_at=NOW - 1))
     assert "data loader" not in stall.cause.message
     assert "rank 0" in str(stall.cause), "as of agents that say nothing"
 
@@ -143,10 +145,7 @@ def test_looks_again_when_the_deadline_ends() -> None:
 
 
 def test_stacks_first_then_a_restart_that_counts_then_the_end() -> None:
-    simulation = Simulation(
-        a_job(replicas=2, progressDeadlineSeconds=20, failurePolicy={"maxFailures": 1})
-    )
-    simulation.settle(10)
+    simulation = running(replicas=2, progressDeadlineSeconds=20, failurePolicy={"maxFailures": 1})
     asked = []
     for _ in range(160):
         simulation.settle(0.25)
@@ -159,8 +158,7 @@ def test_stacks_first_then_a_restart_that_counts_then_the_end() -> None:
 
 
 def test_worker_that_the_group_hangs_for_is_named_and_keeps_its_place() -> None:
-    simulation = Simulation(a_job(replicas=3, progressDeadlineSeconds=20))
-    simulation.settle(10)
+    simulation = running(replicas=3, progressDeadlineSeconds=20)
     members = sorted(simulation.members)
     for worker in members:
         agent = simulation.agents[worker]

@@ -12,7 +12,16 @@ from elastic_pytorch_operator.planning.nodes.evacuation import Evacuation, plan_
 from elastic_pytorch_operator.planning.nodes.objections import ENDS, Objection, find_objections
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import NOW, a_job, a_pod, a_round, a_target, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    a_job,
+    a_pod,
+    a_round,
+    a_target,
+    actions_of,
+    an_agent,
+    observed,
+)
 from tests.operator.simulation import Simulation, running
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "event-1", "NoSchedule")
@@ -133,10 +142,8 @@ def test_spot_notice_costs_one_round_in_which_nobody_is_missing() -> None:
     node, leaving = node_of(simulation, 1), simulation.members[1]
     simulation.announce(node, SPOT)
     simulation.reconcile()
-    assert [
-        action.index for action in simulation.last.actions if isinstance(action, CreatePod)
-    ] == [1]
-    [event] = [a for a in simulation.last.actions if isinstance(a, RecordEvent)]
+    assert [action.index for action in actions_of(simulation.last, CreatePod)] == [1]
+    [event] = actions_of(simulation.last, RecordEvent)
     assert (event.reason, event.note) == (
         "NodeEnding",
         f"Node {node} announces its end by taint {SPOT.key}. On it: {leaving}",
@@ -203,9 +210,7 @@ def test_pod_that_the_cluster_is_about_to_delete_leaves_at_once() -> None:
     simulation.pods[leaving] = replace(simulation.pods[leaving], disrupted=True)
     simulation.reconcile()
     assert leaving not in simulation.members
-    assert [
-        action.index for action in simulation.last.actions if isinstance(action, CreatePod)
-    ] == [1]
+    assert [action.index for action in actions_of(simulation.last, CreatePod)] == [1]
 
 
 def test_new_leader_gives_the_worker_no_second_replacement() -> None:

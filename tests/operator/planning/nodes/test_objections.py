@@ -54,10 +54,10 @@ ECC = (
 SURE = AnnouncedEnd("taint spot", Certainty.SURE)
 
 
-def found(seen: Observed, known: Sequence[Objection] = (), **job: Any) -> tuple[Objection, ...]:
+def found(seen: Observed, known: Sequence[Objection] = ()) -> tuple[Objection, ...]:
     since = {each.node: each.since for each in known if each.cause is SUSPECTED}
     return find_objections(
-        a_job(**job), seen, assess_workers(seen, since), find_failed_starts(seen), tuple(known)
+        a_job(), seen, assess_workers(seen, since), find_failed_starts(seen), tuple(known)
     )
 
 
@@ -247,8 +247,7 @@ def test_rows_differ() -> None:
 
 
 def test_replacement_goes_elsewhere_although_the_dead_node_is_the_emptiest() -> None:
-    simulation = Simulation(a_job(replicas=3, minimum=1, maximum=3))
-    simulation.settle(20)
+    simulation = running(replicas=3, minimum=1, maximum=3)
     simulation.hung_nodes.add("node-1")
     simulation.settle(15)
     assert simulation.sizes == [3, 2, 3]
@@ -258,8 +257,7 @@ def test_replacement_goes_elsewhere_although_the_dead_node_is_the_emptiest() -> 
 
 
 def test_a_pod_that_was_just_put_on_the_dead_node_is_made_again() -> None:
-    simulation = Simulation(a_job(replicas=3, minimum=1, maximum=4))
-    simulation.settle(20)
+    simulation = running(replicas=3, minimum=1, maximum=4)
     simulation.scale(4)
     simulation.reconcile()
     simulation.schedule()
@@ -328,10 +326,9 @@ def test_worker_with_an_unhealthy_device_leaves_when_its_replacement_is_ready() 
     worker = simulation.members[1]
     simulation.pods[worker] = replace(simulation.pods[worker], **UNHEALTHY)
     simulation.settle(0.25)
-    told = next(c["message"] for c in simulation.status["conditions"] if c["type"] == "Resizing")
     assert (
         "where a device of its own is unhealthy (nvidia.com/gpu), "
-        "as soon as its replacement is ready" in told
+        "as soon as its replacement is ready" in simulation.condition("Resizing")["message"]
     )
     node = simulation.pods[worker].node
     simulation.settle(20)

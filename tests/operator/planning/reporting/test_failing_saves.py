@@ -89,7 +89,6 @@ def test_a_checkpoint_that_takes_longer_than_pods_have_to_stop_is_told(
 @pytest.mark.parametrize(
     ("progress", "told"),
     [
-        ({}, ""),
         ({"step": 0}, ""),
         (
             {"step": 7},

@@ -42,14 +42,14 @@ LOSING = Interruptions(LOST)
 GROWING = Interruptions(replace(LOST, reason="WorkerJoined"))
 
 
-def running(reason: str = "", *, size: int = 2, spares: int = 0) -> dict[str, Any]:
+def running(reason: str = "") -> dict[str, Any]:
     """A status whose condition Running is true, or false for a reason."""
     condition = {
         "type": "Running",
         "status": "False" if reason else "True",
         "reason": reason or "RoundRunning",
     }
-    return {"replicas": size, "readySpares": spares, "conditions": [condition]}
+    return {"replicas": 2, "readySpares": 0, "conditions": [condition]}
 
 
 def group(**fields: Any) -> list[Any]:

@@ -1,10 +1,10 @@
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.actions import RecordEvent
-from elastic_pytorch_operator.model.observed import AgentView, Failure
+from elastic_pytorch_operator.model.observed import AgentView, Failure, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.monitoring.metrics import Metrics
@@ -27,6 +27,27 @@ from tests.situations import situations
 BEFORE, AFTER = a_round(0, 1, 2, number=1), replace(a_round(0, 1, number=2), declared_at=NOW)
 
 
+def begin(
+    before: Round, declared: Round, seen: Observed | None = None, known: Interruption | None = None
+) -> Interruption:
+    """The interruption that begins or goes on with a round, which must be one."""
+    begun = begin_interruption(before, declared, seen or observed(), known)
+    assert begun is not None
+    return begun
+
+
+def advance(
+    begun: Interruption,
+    round_: Round,
+    agents: Sequence[AgentView],
+    time: str = "",
+    gone: Collection[str] = (),
+) -> Interruption:
+    advanced = advance_interruption(begun, round_, agents, time, gone)
+    assert advanced is not None
+    return advanced
+
+
 def in_words(phases: Mapping[str, float]) -> str:
     """The seconds of each phase, to a millionth."""
     return ", ".join(f"{phase} {round(seconds, 6):g}" for phase, seconds in phases.items())
@@ -47,8 +68,7 @@ def test_interruption_begins_with_the_first_sign_of_the_loss() -> None:
         an_agent("w1", progress=Progress(step=96)),
         an_agent("w2", disconnected_since=NOW - 0.3),
     ]
-    begun = begin_interruption(BEFORE, AFTER, observed(agents=agents), None)
-    assert begun is not None
+    begun = begin(BEFORE, AFTER, observed(agents=agents))
     assert (begun.since, begun.step_before, begun.seconds) == (NOW - 0.3, 96, None)
 
 
@@ -56,8 +76,7 @@ def test_interruption_ends_with_the_first_step_and_counts_the_steps_done_again()
     begun = Interruption(2, "WorkerLost", NOW - 1.0, step_before=96)
     first = stepping("w0", 93, 91, progressed_at=NOW - 0.2)
     second = stepping("w1", 91, 91, progressed_at=NOW - 0.1)
-    ended = advance_interruption(begun, AFTER, [first, second])
-    assert ended is not None
+    ended = advance(begun, AFTER, [first, second])
     assert ended.seconds == pytest.approx(0.8)
     assert ended.steps_lost == 6
 
@@ -73,15 +92,14 @@ def test_without_reports_a_interruption_ends_when_all_workers_run() -> None:
     agents = [
         an_agent(f"w{n}", round_=2, state_since=NOW - since) for n, since in enumerate((0.5, 0.4))
     ]
-    ended = advance_interruption(begun, AFTER, agents)
-    assert ended is not None
+    ended = advance(begun, AFTER, agents)
     assert ended.seconds == pytest.approx(0.6)
     assert ended.steps_lost is None
 
 
 def test_second_round_before_the_end_is_the_same_interruption() -> None:
     begun = Interruption(2, "WorkerLost", NOW - 1.0, step_before=96)
-    again = begin_interruption(AFTER, a_round(0, number=3), observed(), begun)
+    again = begin(AFTER, a_round(0, number=3), observed(), begun)
     assert again == Interruption(3, "WorkerLost", NOW - 1.0, step_before=96)
 
 
@@ -110,26 +128,23 @@ def test_when_the_group_was_disturbed(reason: str, member: dict[str, Any], since
         an_agent("w1"),
         an_agent("w2", **{"state": "failed", "state_since": NOW - 0.1, **member}),
     ]
-    begun = begin_interruption(BEFORE, replace(AFTER, reason=reason), observed(agents=agents), None)
-    assert begun is not None
+    begun = begin(BEFORE, replace(AFTER, reason=reason), observed(agents=agents))
     assert begun.since == pytest.approx(since)
 
 
 def test_phases_of_a_loss() -> None:
     seen = observed(agents=[an_agent("w2", disconnected_since=NOW - 0.2)])
-    begun = begin_interruption(BEFORE, AFTER, seen, None)
+    begun = begin(BEFORE, AFTER, seen)
     fields = {"started_at": NOW + 0.6, "formed_at": NOW + 1.6}
     agents = [
         an_agent("w0", round_=2, state_since=NOW + 0.5, **fields),
         an_agent("w1", round_=2, state_since=NOW + 0.3, **fields),
     ]
-    stopped = advance_interruption(replace(begun, step_before=9), AFTER, agents)  # type: ignore[type-var]
-    assert stopped is not None
+    stopped = advance(replace(begun, step_before=9), AFTER, agents)
     assert (stopped.stopped_at, stopped.seconds) == (NOW + 0.5, None)
     steps = {"progress": Progress(step=10, first_step=10), "progressed_at": NOW + 1.8}
     stepped = [replace(a, **steps) for a in agents]  # type: ignore[arg-type]
-    ended = advance_interruption(stopped, AFTER, stepped, TIME)
-    assert ended is not None
+    ended = advance(stopped, AFTER, stepped, TIME)
     phases = "detection 0.2, stop 0.5, wait 0, start 0.1, init 1, firstStep 0.2"
     assert in_words(ended.phases) == phases
     assert sum(ended.phases.values()) == pytest.approx(ended.seconds)
@@ -148,34 +163,30 @@ def test_phases_of_a_loss() -> None:
 def test_job_below_its_minimum_waits(last: str) -> None:
     empty = replace(a_round(number=2), declared_at=NOW)
     whole = replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40)
-    interruption = begin_interruption(BEFORE, empty, observed(), None)
+    interruption = begin(BEFORE, empty)
     others = [an_agent("w1", "ready", 1, state_since=NOW + 1), an_agent("w2", last)]
     gone = {"w2"} if last == "running" else set()
     stops = [an_agent("w0", "stopping"), *others]
-    interruption = advance_interruption(interruption, empty, stops, TIME, gone)
-    assert interruption is not None
+    interruption = advance(interruption, empty, stops, TIME, gone)
     assert interruption.stopped_at is None
     stopped = an_agent("w0", "ready", 1, state_since=NOW + 3)
-    interruption = advance_interruption(interruption, empty, [stopped, *others], TIME, gone)
-    assert interruption is not None
+    interruption = advance(interruption, empty, [stopped, *others], TIME, gone)
     assert interruption.stopped_at == NOW + 3
-    interruption = begin_interruption(empty, whole, observed(), interruption)
+    interruption = begin(empty, whole, observed(), interruption)
     running = [an_agent(w, round_=3, state_since=NOW + 41) for w in ("w0", "w1", "w2")]
-    ended = advance_interruption(interruption, whole, running)
-    assert ended is not None
+    ended = advance(interruption, whole, running)
     assert in_words(ended.phases) == "detection 0, stop 3, wait 37, start 1"
 
 
 @pytest.mark.parametrize("state", ["preparing", "ready"])
 def test_members_that_set_themselves_up_again_have_stopped(state: str) -> None:
     empty = replace(a_round(number=2), declared_at=NOW)
-    interruption = begin_interruption(BEFORE, empty, observed(), None)
+    interruption = begin(BEFORE, empty)
     agents = [
         an_agent("w0", state, 0, state_since=NOW + 2),
         an_agent("w1", "ready", 1, state_since=NOW + 1),
     ]
-    stopped = advance_interruption(interruption, empty, agents)
-    assert stopped is not None
+    stopped = advance(interruption, empty, agents)
     assert stopped.stopped_at == NOW + 2
 
 
@@ -198,17 +209,15 @@ def test_wait_for_a_set_up_is_a_phase(
     emptied: bool, set_ups: list[dict[str, float]], waits: str
 ) -> None:
     first = a_round(*([] if emptied else [0, 1]), number=2)
-    interruption = begin_interruption(BEFORE, replace(first, declared_at=NOW), observed(), None)
-    assert interruption is not None
+    interruption = begin(BEFORE, replace(first, declared_at=NOW))
     interruption = replace(interruption, stopped_at=NOW + 1)
     whole = replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40)
-    interruption = begin_interruption(first, whole, observed(), interruption)
+    interruption = begin(first, whole, observed(), interruption)
     running = [
         an_agent(f"w{n}", round_=3, state_since=NOW + 41, **set_up)
         for n, set_up in enumerate(set_ups)
     ]
-    ended = advance_interruption(interruption, whole, running)
-    assert ended is not None
+    ended = advance(interruption, whole, running)
     assert in_words(ended.phases) == f"detection 0, stop 1, {waits}, start 1"
 
 
@@ -236,8 +245,7 @@ def test_round_that_begins_a_training_tells_of_the_last_set_up(
 
 def test_next_leader_goes_on_with_an_interruption() -> None:
     seen = observed(agents=[an_agent("w1", progress=Progress(step=96))])
-    begun = begin_interruption(BEFORE, AFTER, seen, None)
-    assert begun is not None
+    begun = begin(BEFORE, AFTER, seen)
     state = begun.as_state()
     assert state == {"round": 2, "cause": AFTER.reason, "began": TIME, "step": 96}
     recalled = recall_interruption(state, NOW + 7, "2026-01-01T00:00:09Z")

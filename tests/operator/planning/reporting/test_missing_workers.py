@@ -97,8 +97,8 @@ def test_group_that_trained_may_train_still(
     assert may_train({"state": state}, candidates, size) is trains
 
 
-def status_of(seen: Observed, **job: Any) -> dict[str, Any]:
-    trained = a_job(status=TRAINED, **job)
+def status_of(seen: Observed) -> dict[str, Any]:
+    trained = a_job(status=TRAINED)
     return describe_job(
         trained, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(trained))
     )

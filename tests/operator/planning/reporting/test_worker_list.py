@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.known_workers import known_workers
-from elastic_pytorch_operator.model.observed import AgentView, PodView
+from elastic_pytorch_operator.model.observed import AgentView, Observed, PodView
 from elastic_pytorch_operator.model.operator_state import OperatorState
 from elastic_pytorch_operator.planning.reporting.worker_list import MAX_LISTED, describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
@@ -44,6 +44,12 @@ def described(
         assess_workers(seen), job, seen, seen.round, job.wanted
     )
     return workers | OperatorState(newest_pod_time=newest_pod_time).as_status()
+
+
+def workers_of(seen: Observed, **job: Any) -> list[dict[str, Any]]:
+    described = a_job(**job)
+    found, _ = describe_workers(assess_workers(seen), described, seen, seen.round, described.wanted)
+    return list(found["workers"])
 
 
 def listed(found: dict[str, Any]) -> list[int]:
@@ -137,15 +143,13 @@ def test_worker_whose_script_sets_itself_up_is_preparing() -> None:
     seen = observed(
         [a_pod(0), a_pod(1)], [an_agent("w0"), an_agent("w1", "preparing", 0)], round=a_round(0)
     )
-    found, _ = describe_workers(assess_workers(seen), a_job(), seen, seen.round, 2)
-    assert [worker["state"] for worker in found["workers"]] == ["Running", "Preparing"]
+    assert [worker["state"] for worker in workers_of(seen)] == ["Running", "Preparing"]
 
 
 def test_worker_whose_last_checkpoint_is_being_written_is_saving() -> None:
     agents = [an_agent("w0", saving_since=NOW - 90), an_agent("w1", "succeeded")]
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1))
-    found, _ = describe_workers(assess_workers(seen), a_job(), seen, seen.round, 2)
-    assert [(worker["state"], worker.get("stateSince")) for worker in found["workers"]] == [
+    assert [(worker["state"], worker.get("stateSince")) for worker in workers_of(seen)] == [
         ("Saving", earlier(TIME, 90.0)),
         ("Succeeded", None),
     ]
@@ -158,21 +162,14 @@ def test_since_when_a_worker_prepares_outlives_the_operator_that_has_seen_it_beg
     ]
     seen = observed([a_pod(0), a_pod(1)], agents)
     old = {"name": "w1", "index": 1, "state": "Preparing", "stateSince": FIRST}
-    found, _ = describe_workers(
-        assess_workers(seen), a_job(status={"workers": [old]}), seen, None, 2
-    )
-    assert [worker["stateSince"] for worker in found["workers"]] == [earlier(TIME, 90.0), FIRST]
-    ready = observed(
-        [a_pod(0)], [an_agent("w0", "ready", 0, set_up_since=NOW - 90, set_up_until=NOW)]
-    )
-    found, _ = describe_workers(assess_workers(ready), a_job(), ready, None, 2)
-    assert "stateSince" not in found["workers"][0]
+    found = workers_of(seen, status={"workers": [old]})
+    assert [worker["stateSince"] for worker in found] == [earlier(TIME, 90.0), FIRST]
+    ready = an_agent("w0", "ready", 0, set_up_since=NOW - 90, set_up_until=NOW)
+    assert "stateSince" not in workers_of(observed([a_pod(0)], [ready]))[0]
 
 
 def test_worker_that_saves_has_not_done_so_since_it_prepared() -> None:
     old = {"name": "w0", "index": 0, "state": "Preparing", "stateSince": FIRST}
     seen = observed([a_pod(0)], [an_agent("w0", saving_since=NOW - 90)], round=a_round(0))
-    found, _ = describe_workers(
-        assess_workers(seen), a_job(status={"workers": [old]}), seen, seen.round, 1
-    )
-    assert found["workers"][0]["stateSince"] == earlier(TIME, 90.0)
+    [found] = workers_of(seen, status={"workers": [old]})
+    assert found["stateSince"] == earlier(TIME, 90.0)

@@ -19,7 +19,7 @@ from elastic_pytorch_operator.planning.rounds.checkpoint_wait import (
 from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
-from tests.operator.simulation import Simulation
+from tests.operator.simulation import Simulation, running
 from tests.situations import situations
 
 POLICY = {"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"}
@@ -150,15 +150,11 @@ def test_end_of_a_wait_is_explained(now: Observed, wanted: Round | None, end: Wa
     assert defer_for_checkpoint(job(), now, wanted, since(4, w0=3)) == Deferral(over=end)
 
 
-def test_wait_says_what_it_waits_for() -> None:
-    for job_, now, seconds in (
-        (job(), seen(w0=3), "30"),
-        (job(grace=9), seen(deleting=True, w0=3), "2.5"),
-    ):
-        told = explain_deferral(job_, defer_for_checkpoint(job_, now, ORDERLY, None))
-        assert (
-            told == f"w2 is ready; waits up to {seconds} s for the next checkpoint in /checkpoints"
-        )
+def test_wait_says_how_long_it_may_last() -> None:
+    short = job(grace=9)
+    held = defer_for_checkpoint(short, seen(deleting=True, w0=3), ORDERLY, None)
+    told = explain_deferral(short, held)
+    assert told == "w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints"
 
 
 @situations(
@@ -176,11 +172,9 @@ def test_leaving_pods_train_on_as_long_as_the_change_may_wait(job_: Job, seconds
     assert leave_seconds(job_) == seconds
 
 
-def trained(**fields: Any) -> Simulation:
+def trained() -> Simulation:
     """A group of two whose agents watch the folder."""
-    simulation = Simulation(a_job(replicas=2, resizePolicy=POLICY, **fields))
-    simulation.settle(10)
-    assert simulation.sizes == [2]
+    simulation = running(replicas=2, resizePolicy=POLICY)
     write_checkpoint(simulation)
     simulation.settle(1)
     return simulation

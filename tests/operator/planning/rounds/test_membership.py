@@ -1,7 +1,6 @@
 import random
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.observed import Nodes, NodeView
@@ -298,28 +297,13 @@ def test_loss_of_a_unit_moves_one_other_of_each_domain_at_most(
     assert again == left, "nothing moves where nothing changes"
 
 
-RACKS = {"node-0": "r1", "node-1": "r2", "node-2": "r1", "node-3": ""}
-
-
-def on_racks(racks: Mapping[str, str] = RACKS, **fields: Any) -> Simulation:
-    """A job on nodes of two racks, and a node without one, whose pods are spread."""
-    nodes = {
-        name: NodeView(name, labels={"rack": rack} if rack else {}) for name, rack in racks.items()
-    }
-    sizes = {"replicas": 6, "minimum": 2, "maximum": 8, "scheduling": {"rankTopologyKey": "rack"}}
-    simulation = Simulation(a_job(**{**sizes, **fields}), nodes=nodes)
-    simulation.settle(10)
-    return simulation
-
-
-def members(simulation: Simulation) -> list[tuple[int, str]]:
-    return [
-        (simulation.pods[name].index, simulation.pods[name].node) for name in simulation.members
-    ]
-
-
-FIRST = [(0, "node-0"), (2, "node-2"), (4, "node-0"), (1, "node-1"), (5, "node-1"), (3, "node-3")]
-
-
 def test_workers_of_a_rack_are_side_by_side() -> None:
-    assert members(on_racks()) == FIRST
+    labels: list[dict[str, str]] = [{"rack": "r1"}, {"rack": "r2"}, {"rack": "r1"}, {}]
+    nodes = {f"node-{n}": NodeView(f"node-{n}", labels=own) for n, own in enumerate(labels)}
+    job = a_job(replicas=6, minimum=2, maximum=8, scheduling={"rankTopologyKey": "rack"})
+    simulation = Simulation(job, nodes=nodes)
+    simulation.settle(10)
+    group = [simulation.pods[name] for name in simulation.members]
+    assert [(pod.index, pod.node[-1]) for pod in group] == [
+        (0, "0"), (2, "2"), (4, "0"), (1, "1"), (5, "1"), (3, "3"),
+    ]  # fmt: skip

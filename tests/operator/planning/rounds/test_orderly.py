@@ -5,8 +5,8 @@ from elastic_pytorch_operator.planning.rounds.next_round import Cause
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.reconcile.observe import recover_round
 
-from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, decide_next
-from tests.operator.simulation import Simulation
+from tests.operator.builders import NOW, a_pod, a_round, an_agent, declare_next
+from tests.operator.simulation import running
 from tests.situations import situations
 
 SUSPENDED = Cause("JobSuspended", "the job is suspended")
@@ -124,8 +124,7 @@ FAILED = {"failed": True, "failed_since": NOW - 0.1}
 def test_change_of_a_group(
     candidates: list[Candidate], how: dict[str, Any], reason: str, since: int
 ) -> None:
-    declared = decide_next(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates, **how).round
-    assert declared is not None
+    declared = declare_next(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates, **how)
     assert (declared.number, declared.orderly_since) == (NEW, since)
     assert reason in ("", declared.reason)
 
@@ -172,14 +171,12 @@ NEWCOMER = {"restarts": 0}
     },
 )
 def test_trouble_in_a_group_that_has_not_formed(candidates: list[Candidate], since: int) -> None:
-    declared = decide_next(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates).round
-    assert declared is not None
+    declared = declare_next(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates)
     assert declared.orderly_since == since
 
 
 def test_newcomers_that_time_out_leave_the_old_group_its_boundary() -> None:
-    simulation = Simulation(a_job(replicas=2, maximum=4, failurePolicy={"maxFailures": 1}))
-    simulation.settle(10)
+    simulation = running(replicas=2, maximum=4, failurePolicy={"maxFailures": 1})
     trains = simulation.declared[-1]
     simulation.saving.update(trains.workers)  # a checkpoint at the boundary that takes five minutes
     simulation.scale(3)
@@ -212,19 +209,16 @@ def test_newcomers_that_time_out_leave_the_old_group_its_boundary() -> None:
 
 @situations("before", {"first": None, "after-an-empty-one": a_round(number=HERE, orderly_since=5)})
 def test_round_that_follows_nobody(before: Round | None) -> None:
-    declared = decide_next(before, ready(0, 1, 2), last_number=HERE).round
-    assert declared is not None
+    declared = declare_next(before, ready(0, 1, 2), last_number=HERE)
     assert (declared.number, declared.orderly_since) == (NEW, NEW)
 
 
 def test_number_that_others_knew_of_is_no_gap() -> None:
-    declared = decide_next(
+    declared = declare_next(
         a_round(0, 1, 2, number=HERE), ready(0, 1), wanted=2, last_number=11
-    ).round
-    assert declared is not None
+    )
     assert (declared.number, declared.orderly_since) == (12, 12), "w2 is no longer known"
-    declared = decide_next(a_round(0, 1, number=HERE), ready(0, 1, 2), last_number=11).round
-    assert declared is not None
+    declared = declare_next(a_round(0, 1, number=HERE), ready(0, 1, 2), last_number=11)
     assert (declared.number, declared.orderly_since) == (12, HERE)
 
 
@@ -234,20 +228,17 @@ def test_round_that_a_restarted_operator_puts_together_is_where_it_begins() -> N
     rebuilt = recover_round(pods, agents, NOW)
     assert rebuilt is not None
     assert rebuilt.orderly_since == HERE
-    declared = decide_next(rebuilt, ready(0, 1, 2, 3), wanted=4).round
-    assert declared is not None
+    declared = declare_next(rebuilt, ready(0, 1, 2, 3), wanted=4)
     assert declared.orderly_since == HERE
     del agents["w1"]
     partly = recover_round(pods, agents, NOW)
     assert partly is not None
-    declared = decide_next(partly, ready(0, 1, 2)).round
-    assert declared is not None
+    declared = declare_next(partly, ready(0, 1, 2))
     assert declared.orderly_since == NEW, "w1 has not been heard of"
 
 
 def test_chain_of_changes_reaches_back_to_the_last_loss() -> None:
-    simulation = Simulation(a_job(replicas=2, maximum=6))
-    simulation.settle(10)
+    simulation = running(replicas=2, maximum=6)
     simulation.scale(4)
     simulation.settle(10)
     simulation.scale(3)
@@ -285,12 +276,10 @@ def test_chain_of_changes_reaches_back_to_the_last_loss() -> None:
 def test_since_when_nobody_has_had_to_leave(
     candidates: list[Candidate], how: dict[str, Any], since: int
 ) -> None:
-    decision = decide_next(a_round(0, 1, 2, number=HERE, keeps_all_since=6), candidates, **how)
-    assert decision.round is not None
-    assert decision.round.keeps_all_since == since
+    declared = declare_next(a_round(0, 1, 2, number=HERE, keeps_all_since=6), candidates, **how)
+    assert declared.keeps_all_since == since
 
 
 def test_group_that_is_not_known_as_a_whole_is_not_known_to_be_kept() -> None:
-    decision = decide_next(a_round(0, 1, number=HERE, size=3), ready(0, 1, 2))
-    assert decision.round is not None
-    assert decision.round.keeps_all_since == NEW
+    declared = declare_next(a_round(0, 1, number=HERE, size=3), ready(0, 1, 2))
+    assert declared.keeps_all_since == NEW

@@ -4,7 +4,7 @@ from typing import Any
 
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
-from tests.operator.builders import NOW, a_round, decide_next
+from tests.operator.builders import NOW, a_round, declare_next
 from tests.situations import situations
 
 
@@ -70,7 +70,6 @@ ECHO = {"failed": True, "failed_since": NOW - 1}
     },
 )
 def test_who_goes_on(candidates: list[Candidate], job: dict[str, Any], expected: str) -> None:
-    decision = decide_next(a_round(0, 1, 2), candidates, job={"prepare": {}, **job})
-    assert decision.round is not None
-    assert " ".join(decision.round.workers) == expected
-    assert decision.round.reason == "WorkerFailed"
+    declared = declare_next(a_round(0, 1, 2), candidates, job={"prepare": {}, **job})
+    assert " ".join(declared.workers) == expected
+    assert declared.reason == "WorkerFailed"

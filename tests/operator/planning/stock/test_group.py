@@ -13,10 +13,8 @@ from tests.situations import situations
 SETTLED = NOW - 60
 
 
-def group(*indices: int, since: float = SETTLED, **fields: Any) -> StockGroup:
-    return StockGroup(
-        a_round(*indices, number=4), frozenset(f"w{i}" for i in indices), since, **fields
-    )
+def group(*indices: int) -> StockGroup:
+    return StockGroup(a_round(*indices, number=4), frozenset(f"w{i}" for i in indices), SETTLED)
 
 
 @situations(

@@ -14,6 +14,7 @@ from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import a_dead_pod, a_job, a_pod, observed
 from tests.operator.planning.stock.test_pod_exits import BOOM, GLOO, gave_up
+from tests.situations import situations
 
 C10D = {"rendezvous": {"backend": "c10d"}}
 ETCD = {"rendezvous": {"backend": "etcd-v2", "endpoint": "etcd:2379"}}
@@ -47,17 +48,59 @@ def judged(
     return judge_rendezvous(job, observed(pods, stores=stores), lost, 1, disturbed=disturbed)
 
 
-def test_rendezvous_whose_workers_run_is_open() -> None:
-    assert judged(runs(0), runs(1)).phase is Phase.OPEN
-    assert judged().phase is Phase.OPEN
+DONE, KILLED = ended(0, exit_code=0), ended(1, exit_code=137)
+TOLD_TO_STOP = "SignalException: Process 1 got signal: 15"
 
 
-def test_lost_worker_leaves_it_open() -> None:
-    assert judged(runs(0), ended(1, exit_code=137)).phase is Phase.OPEN
-
-
-def test_worker_that_ran_out_of_memory_leaves_it_open() -> None:
-    assert judged(runs(0), ended(1, exit_code=137, exit_reason="OOMKilled")).phase is Phase.OPEN
+@situations(
+    "pods, phase, counts",
+    {
+        "there is none": ([], Phase.OPEN, False),
+        "all run": ([runs(0), runs(1)], Phase.OPEN, False),
+        "one is lost": ([runs(0), KILLED], Phase.OPEN, False),
+        "one ran out of memory": (
+            [runs(0), ended(1, exit_code=137, exit_reason="OOMKilled")],
+            Phase.OPEN,
+            False,
+        ),
+        "a script has failed, another worker is lost": (
+            [ended(0, gave_up(BOOM)), KILLED],
+            Phase.OVER,
+            True,
+        ),
+        "nothing but errors of peers, and none is lost": (
+            [ended(0, gave_up(GLOO)), ended(1, RENDEZVOUS_CLOSED)],
+            Phase.OVER,
+            True,
+        ),
+        "old releases close it as one is told to stop": (
+            [ended(0, RENDEZVOUS_CLOSED), ended(1, TOLD_TO_STOP), runs(2)],
+            Phase.OVER,
+            False,
+        ),
+        "the store is out of reach": (
+            [ended(0, "RendezvousConnectionError")],
+            Phase.OVER,
+            False,
+        ),
+        "one is done, and waits": ([DONE, runs(1)], Phase.FINISHING, False),
+        "all are done": ([DONE, ended(1, exit_code=0)], Phase.DONE, False),
+        "all are done, and a newcomer finds it closed": (
+            [DONE, ended(1, exit_code=0), ended(2, RENDEZVOUS_CLOSED)],
+            Phase.DONE,
+            False,
+        ),
+        "one is done, the other was lost": ([DONE, KILLED], Phase.DONE, False),
+        "one is done, the other never started": (
+            [DONE, a_pod(1, started=False, phase="Pending", rendezvous=1)],
+            Phase.DONE,
+            False,
+        ),
+    },
+)
+def test_phase(pods: list[PodView], phase: Phase, counts: bool) -> None:
+    found = judged(*pods)
+    assert (found.phase, found.counts) == (phase, counts)
 
 
 def test_failed_script_ends_it_and_is_to_blame() -> None:
@@ -73,30 +116,10 @@ def test_who_says_what_has_gone_wrong_is_blamed_before_who_does_not() -> None:
     assert found.cause.pod.name == "w1"
 
 
-def test_failed_script_is_to_blame_even_after_a_loss() -> None:
-    assert judged(ended(0, gave_up(BOOM)), ended(1, exit_code=137)).counts
-
-
 def test_peers_errors_after_a_loss_are_nobodys_fault() -> None:
     found = judged(ended(0, gave_up(GLOO)), ended(1, RENDEZVOUS_CLOSED), disturbed=True)
     assert (found.phase, found.counts) == (Phase.OVER, False)
     assert "lost" in found.why
-
-
-def test_peers_errors_without_a_loss_are_the_jobs_own() -> None:
-    assert judged(ended(0, gave_up(GLOO)), ended(1, RENDEZVOUS_CLOSED)).counts
-
-
-def test_worker_told_to_stop_closes_it_in_old_releases_which_is_nobodys_fault() -> None:
-    found = judged(
-        ended(0, RENDEZVOUS_CLOSED), ended(1, "SignalException: Process 1 got signal: 15"), runs(2)
-    )
-    assert (found.phase, found.counts) == (Phase.OVER, False)
-
-
-def test_store_out_of_reach_is_nobodys_fault() -> None:
-    found = judged(ended(0, "RendezvousConnectionError"))
-    assert (found.phase, found.counts) == (Phase.OVER, False)
 
 
 def test_lost_store_ends_it() -> None:
@@ -106,27 +129,6 @@ def test_lost_store_ends_it() -> None:
     assert judged(runs(0), stores=(a_store(deleting=True),)).phase is Phase.OVER
     assert judged(runs(0), stores=(a_store(),), lost=("store-1",)).phase is Phase.OVER
     assert judged(runs(0), stores=(a_store(2),)).phase is Phase.OVER
-
-
-def test_worker_that_is_done_waits_for_the_others() -> None:
-    assert judged(ended(0, exit_code=0), runs(1)).phase is Phase.FINISHING
-    assert judged(ended(0, exit_code=0), ended(1, exit_code=0)).phase is Phase.DONE
-
-
-def test_newcomer_who_finds_it_closed_by_success_spoils_nothing() -> None:
-    assert (
-        judged(ended(0, exit_code=0), ended(1, exit_code=0), ended(2, RENDEZVOUS_CLOSED)).phase
-        is Phase.DONE
-    )
-
-
-def test_worker_lost_when_all_were_done_spoils_nothing() -> None:
-    assert judged(ended(0, exit_code=0), ended(1, exit_code=137)).phase is Phase.DONE
-
-
-def test_worker_that_never_started_does_not_hold_up_the_end() -> None:
-    waiting = a_pod(1, started=False, phase="Pending", rendezvous=1)
-    assert judged(ended(0, exit_code=0), waiting).phase is Phase.DONE
 
 
 def test_success_of_one_that_breaks_the_others_is_none() -> None:

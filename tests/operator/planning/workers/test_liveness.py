@@ -238,42 +238,30 @@ BROKEN = [
 ]
 
 
+JUST_BROKEN = [an_agent(name, "failed", state_since=NOW - 1.1) for name in ("w1", "w2")]
+
+
 @pytest.mark.parametrize(
-    ("on_time_for", "expected"),
+    ("agent", "peers", "on_time_for", "expected"),
     [
-        (60.0, "gone"),
-        (3.5, "gone"),
-        (2.5, "ready"),  # what it has sent since then may not have been read yet
-        (0.0, "ready"),
+        ({"heard_at": NOW - 4}, None, 60.0, "gone"),
+        ({"heard_at": NOW - 4}, None, 3.5, "gone"),
+        # What it has sent since then may not have been read yet.
+        ({"heard_at": NOW - 4}, None, 2.5, "ready"),
+        ({"heard_at": NOW - 4}, None, 0.0, "ready"),
+        ({"heard_at": NOW - LATE.lost_seconds - 3.5}, None, 0.0, "gone"),
+        ({"heard_at": NOW - 5.5}, BROKEN, 4.0, "gone"),
+        ({"heard_at": NOW - 5.5}, BROKEN, 1.0, "ready"),
+        # Only a new connection can be heard.
+        ({"heard_at": NOW - 5.5, "disconnected_since": NOW - 1}, JUST_BROKEN, 4.0, "gone"),
+        ({"heard_at": NOW - 5.5, "disconnected_since": NOW - 1}, JUST_BROKEN, 0.2, "ready"),
     ],
 )
 def test_agent_is_not_silent_while_the_event_loop_is_late(
-    on_time_for: float, expected: str
+    agent: dict[str, float], peers: list[AgentView] | None, on_time_for: float, expected: str
 ) -> None:
-    agent = an_agent("w0", heard_at=NOW - 4)
-    assert liveness_of(a_pod(0), agent, on_time_since=NOW - on_time_for) == expected
-
-
-@pytest.mark.parametrize(("on_time_for", "expected"), [(4.0, "gone"), (1.0, "ready")])
-def test_agent_of_a_broken_group_is_not_silent_while_the_event_loop_is_late(
-    on_time_for: float, expected: str
-) -> None:
-    agent = an_agent("w0", heard_at=NOW - 5.5)
-    assert liveness_of(a_pod(0), agent, BROKEN, on_time_since=NOW - on_time_for) == expected
-
-
-@pytest.mark.parametrize(("on_time_for", "expected"), [(4.0, "gone"), (0.2, "ready")])
-def test_closed_connection_counts_only_once_a_new_one_can_be_heard(
-    on_time_for: float, expected: str
-) -> None:
-    agent = an_agent("w0", heard_at=NOW - 5.5, disconnected_since=NOW - 1)
-    peers = [an_agent(name, "failed", state_since=NOW - 1.1) for name in ("w1", "w2")]
-    assert liveness_of(a_pod(0), agent, peers, on_time_since=NOW - on_time_for) == expected
-
-
-def test_agent_that_is_silent_for_long_is_lost_however_late_the_event_loop_is() -> None:
-    agent = an_agent("w0", heard_at=NOW - LATE.lost_seconds - 3.5)
-    assert liveness_of(a_pod(0), agent, on_time_since=NOW) == "gone"
+    silent = an_agent("w0", **agent)  # type: ignore[arg-type]
+    assert liveness_of(a_pod(0), silent, peers, on_time_since=NOW - on_time_for) == expected
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tests.operator.builders import (
     a_pod,
     a_round,
     a_target,
+    actions_of,
     an_agent,
     observed,
 )
@@ -155,18 +156,14 @@ def test_pause_grows_to_a_bound_and_differs_from_job_to_job() -> None:
     assert pause_seconds("a", 3) == pause_seconds("a", 3)
 
 
-def two_jobs(seed: int, timeout_seconds: int | None, replicas: int = 3) -> list[Simulation]:
-    """Two jobs of three workers on two nodes with room for two pods each."""
-    scheduling = (
-        {}
-        if timeout_seconds is None
-        else {"scheduling": {"scheduleTimeoutSeconds": timeout_seconds}}
-    )
+def two_jobs(seed: int, replicas: int) -> list[Simulation]:
+    """Two jobs of three workers or more on two nodes with room for two pods each."""
+    scheduling = {"scheduleTimeoutSeconds": 30}
     nodes = {name: NodeView(name) for name in ("node-0", "node-1")}
     jobs = [
         Simulation(
             replace(
-                a_job(name=name, replicas=replicas, minimum=3, maximum=4, **scheduling),
+                a_job(name=name, replicas=replicas, minimum=3, maximum=4, scheduling=scheduling),
                 uid=f"{seed}-{name}",
             ),
             nodes=nodes,
@@ -179,8 +176,8 @@ def two_jobs(seed: int, timeout_seconds: int | None, replicas: int = 3) -> list[
     return jobs
 
 
-def share(jobs: list[Simulation], seed: int, seconds: float, training_seconds: float) -> list[str]:
-    """Plays jobs beside each other; a job is done when it has trained for some time.
+def share(jobs: list[Simulation], seed: int) -> list[str]:
+    """Plays jobs beside each other for an hour; each trains for two minutes.
 
     Returns which trained, in order.
 
@@ -188,7 +185,7 @@ def share(jobs: list[Simulation], seed: int, seconds: float, training_seconds: f
     """
     chance, tries, due = random.Random(seed), dict[str, int](), dict[str, float]()
     trained, since = list[str](), dict[str, float]()
-    until = jobs[0].now + seconds
+    until = jobs[0].now + 3600
     while jobs[0].now < until and not all(has_ended(job.job.status) for job in jobs):
         pending = [
             (job, pod)
@@ -211,7 +208,7 @@ def share(jobs: list[Simulation], seed: int, seconds: float, training_seconds: f
             if job.round is not None and job.round.size and name not in since:
                 since[name] = job.now
                 trained.append(name)
-            if name in since and job.now >= since[name] + training_seconds:
+            if name in since and job.now >= since[name] + 120:
                 job.succeed()
             if has_ended(job.job.status):
                 job.pods.clear()
@@ -230,13 +227,13 @@ def holds_half(jobs: list[Simulation]) -> bool:
 def test_two_jobs_that_each_hold_half_complete_one_after_the_other(
     seed: int, replicas: int
 ) -> None:
-    jobs = two_jobs(seed, 30, replicas)
+    jobs = two_jobs(seed, replicas)
     for job in jobs:
         job.reconcile()
         for pod in list(job.pods.values())[:2]:
             job.place(pod)
     assert holds_half(jobs)
-    trained = share(jobs, seed, 3600.0, 120.0)
+    trained = share(jobs, seed)
     assert sorted(trained) == ["one", "two"]
     for job in jobs:
         assert is_true(job.job.status, names.COMPLETE)
@@ -251,7 +248,7 @@ def test_job_tells_that_it_has_given_its_places_back() -> None:
     events = []
     for _ in range(200):
         job.settle(0.25)
-        events += [action for action in job.last.actions if isinstance(action, RecordEvent)]
+        events += actions_of(job.last, RecordEvent)
         if not job.pods:
             break
     assert not job.pods
