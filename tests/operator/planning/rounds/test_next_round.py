@@ -6,7 +6,7 @@ from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
-from tests.operator.builders import NOW, a_round, an_agent, decide_next
+from tests.operator.builders import NOW, a_round, an_agent, decide_next, declare_next
 from tests.situations import situations
 
 LONG_AGO = NOW - 100
@@ -267,20 +267,10 @@ def test_group_that_has_never_been_does_not_wait_for_an_unheard_worker() -> None
     assert workers(decide_next(None, [*ready(0, 1), unheard(2)])) == ["w0", "w1"]
 
 
-def test_round_number_is_above_all_that_is_known() -> None:
-    decision = decide_next(
-        a_round(0, 1, number=7), [candidate(0), candidate(1, "gone")], last_number=12
-    )
-    assert decision.round is not None
-    assert decision.round.number == 13
-
-
 def test_store_is_served_where_rank_zero_keeps_a_port() -> None:
-    first = decide_next(None, ready(0, 1, 2)).round
-    assert first is not None
+    first = declare_next(None, ready(0, 1, 2))
     assert first.store_port == 29510
-    silent = decide_next(None, [candidate(0, port=0), candidate(1), candidate(2)]).round
-    assert silent is not None
+    silent = declare_next(None, [candidate(0, port=0), candidate(1), candidate(2)])
     assert silent.store_port == 29500
 
 
@@ -291,12 +281,8 @@ def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
         candidate(1, **failed, failure="ValueError: boom"),
         candidate(2, heard_at=NOW + 1),
     ]
-    decision = decide_next(a_round(0, 1, 2), group)
-    assert decision.round is not None
-    assert (decision.round.reason, decision.round.cause) == (
-        "WorkerFailed",
-        "w1 has failed: ValueError: boom",
-    )
+    declared = declare_next(a_round(0, 1, 2), group)
+    assert (declared.reason, declared.cause) == ("WorkerFailed", "w1 has failed: ValueError: boom")
 
 
 def test_newcomers_wait_until_the_group_may_grow() -> None:
@@ -323,19 +309,10 @@ def test_newcomers_wait_until_the_group_may_grow() -> None:
 
 
 def test_group_whose_workers_are_replaced_stops() -> None:
-    decision = decide_next(GROUP, ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so"))
-    assert decision.round is not None
-    assert (decision.round.size, decision.round.reason, decision.round.cause) == (
-        0,
-        "GroupRestarted",
-        "a rule says so",
-    )
-    assert (
-        decide_next(
-            a_round(number=2), ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so")
-        ).round
-        is not None
-    ), "and forms again"
+    restart = Cause("GroupRestarted", "a rule says so")
+    declared = declare_next(GROUP, ready(0, 1, 2), restart=restart)
+    assert (declared.size, declared.reason, declared.cause) == (0, *restart)
+    assert declare_next(a_round(number=2), ready(0, 1, 2), restart=restart).size == 3
 
 
 @situations(
@@ -350,14 +327,12 @@ def test_group_whose_workers_are_replaced_stops() -> None:
 )
 def test_store_is_not_where_the_present_one_is(port: int, expected: tuple[list[str], int]) -> None:
     """A new process would reach the store of a process that is about to end."""
-    decision = decide_next(GROUP, [candidate(0, port=port), candidate(1), candidate(2, "gone")])
-    assert decision.round is not None
-    assert (list(decision.round.workers), decision.round.store_port) == expected
+    declared = declare_next(GROUP, [candidate(0, port=port), candidate(1), candidate(2, "gone")])
+    assert (list(declared.workers), declared.store_port) == expected
 
 
 def test_only_worker_serves_its_own_store() -> None:
-    decision = decide_next(
+    declared = declare_next(
         GROUP, [candidate(0, port=GROUP.store_port), candidate(1, "gone"), candidate(2, "gone")]
     )
-    assert decision.round is not None
-    assert decision.round.store_port == GROUP.store_port
+    assert declared.store_port == GROUP.store_port
