@@ -2,7 +2,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from elastic_pytorch_operator.model.actions import CreatePod, TryPod
+from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent, TryPod
 from elastic_pytorch_operator.planning.failed_writes import (
     DRY_RUN,
     PODS,
@@ -13,7 +13,7 @@ from elastic_pytorch_operator.planning.failed_writes import (
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 
-from tests.operator.builders import NOW, a_job, a_manifest, observed
+from tests.operator.builders import NOW, a_job, a_manifest, actions_of, observed
 from tests.operator.running_controller import Running
 from tests.operator.simulation import Simulation, running
 from tests.operator.stock_simulation import StockSimulation
@@ -65,6 +65,8 @@ def test_all_conditions_are_there_from_the_first_look_to_the_end() -> None:
     ]
     assert conditions(simulation)["Complete"] == ("True", "WorkersSucceeded")
     assert conditions(simulation)["Failed"] == ("False", "WorkersSucceeded")
+    assert simulation.last.verdict == "complete"
+    assert "JobCompleted" in [event.reason for event in actions_of(simulation.last, RecordEvent)]
 
 
 def test_job_that_fails_gives_the_reason_in_all_its_conditions() -> None:
@@ -98,7 +100,7 @@ def test_failed_starts_of_the_old_template_do_not_hold_the_pods_of_the_new_one()
         simulation.job, template={"spec": {"containers": [{"name": "pytorch", "image": "new"}]}}
     )
     suspend(simulation, resume=True)
-    created = [action for action in simulation.reconcile().actions if isinstance(action, CreatePod)]
+    created = actions_of(simulation.reconcile(), CreatePod)
     assert created == [CreatePod(0), CreatePod(1), CreatePod(2)]
     simulation.settle(10)
     assert simulation.status["state"] == "Running"

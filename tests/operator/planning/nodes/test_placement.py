@@ -211,11 +211,6 @@ def test_of_many_nodes_those_are_named_where_the_job_has_been() -> None:
     found = nodes_to_avoid(observed(pods, nodes=nodes), TEMPLATE, ()).unwanted
     assert len(found) == MAX_UNWANTED
     assert {*own} <= {*found}
-    doubtful = [NAME.format(1, 249)]
-    found = nodes_to_avoid(
-        observed(pods, nodes={**many(500, **ENDS), **nodes}), TEMPLATE, suspicions(*doubtful)
-    ).never
-    assert {*found} == {*doubtful}
 
 
 def test_of_many_nodes_that_end_the_known_bad_ones_are_named_first() -> None:

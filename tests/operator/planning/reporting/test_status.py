@@ -35,9 +35,9 @@ LATER = "2026-01-01T00:05:00Z"
 TYPES = ["Running", "Resizing", "Degraded", "Suspended", "Complete", "Failed"]
 
 
-def group(*indices: int, size: int = -1, **fields: Any) -> Observed:
+def group(*indices: int) -> Observed:
     pods, agents = [a_pod(i) for i in indices], [an_agent(f"w{i}") for i in indices]
-    return observed(pods, agents, round=a_round(*indices, size=size), **fields)
+    return observed(pods, agents, round=a_round(*indices))
 
 
 Case = tuple[Observed, dict[str, Any], dict[str, Any]]

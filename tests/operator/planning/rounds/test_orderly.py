@@ -214,9 +214,7 @@ def test_round_that_follows_nobody(before: Round | None) -> None:
 
 
 def test_number_that_others_knew_of_is_no_gap() -> None:
-    declared = declare_next(
-        a_round(0, 1, 2, number=HERE), ready(0, 1), wanted=2, last_number=11
-    )
+    declared = declare_next(a_round(0, 1, 2, number=HERE), ready(0, 1), wanted=2, last_number=11)
     assert (declared.number, declared.orderly_since) == (12, 12), "w2 is no longer known"
     declared = declare_next(a_round(0, 1, number=HERE), ready(0, 1, 2), last_number=11)
     assert (declared.number, declared.orderly_since) == (12, HERE)

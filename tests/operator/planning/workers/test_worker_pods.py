@@ -205,8 +205,8 @@ def test_workers_that_are_to_go_are_replaced_at_once_and_stay_as_long_as_they_ma
     )
 
 
-def with_spares(members: tuple[int, ...], spares: tuple[int, ...], **fields: Any) -> Observed:
-    return replace(running(*members, *spares, **fields), round=a_round(*members))
+def with_spares(members: tuple[int, ...], spares: tuple[int, ...]) -> Observed:
+    return replace(running(*members, *spares), round=a_round(*members))
 
 
 def test_spares_are_created_beside_the_wanted_pods_and_keep_apart() -> None:
