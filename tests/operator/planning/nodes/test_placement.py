@@ -378,8 +378,3 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], fits: bool) -> None:
 )
 def test_taints(toleration: dict[str, str], tolerated: bool) -> None:
     assert any(nodes_for([NODE], {"tolerations": [{"key": "another"}, toleration]})) is tolerated
-
-
-@pytest.mark.parametrize("node", [NodeView("n", ready=False), NodeView("n", unschedulable=True)])
-def test_node_that_takes_no_pods(node: NodeView) -> None:
-    assert not any(nodes_for([node], {}))

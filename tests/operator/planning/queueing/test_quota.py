@@ -70,11 +70,6 @@ def test_units_are_asked_for_and_spared_as_a_whole() -> None:
     assert quota(a_workload(count=2), **fields).counts == (2, 2, 2)
 
 
-def test_job_of_a_queue_is_held_where_kueue_is_not_supported() -> None:
-    found = find_quota(a_queued_job(), observed())
-    assert (found.limited, found.size, found.lack) == (True, 0, QuotaLack.UNSUPPORTED)
-
-
 @pytest.mark.parametrize(
     ("workloads", "size"),
     [
