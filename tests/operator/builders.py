@@ -23,7 +23,7 @@ from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.planning.memory import Plan
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, next_round
-from elastic_pytorch_operator.planning.workers.liveness import Candidate
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job
 from elastic_pytorch_operator.spec.queue import Queue
 
@@ -253,6 +253,17 @@ def a_queued_job(minimum: int | None = 2, replicas: int = 4, **fields: Any) -> J
     return replace(
         a_job(replicas=replicas, minimum=minimum, maximum=maximum, **fields), queue=Queue("team")
     )
+
+
+def a_candidate(index: int, liveness: str = "ready", **fields: Any) -> Candidate:
+    defaults: dict[str, Any] = {
+        "worker": f"w{index}",
+        "address": f"10.0.0.{index}",
+        "port": 29510 + index,
+        "heard_at": NOW,
+        "ready_since": NOW - 100,
+    }
+    return Candidate(index=index, liveness=Liveness(liveness), **{**defaults, **fields})
 
 
 def decide_next(

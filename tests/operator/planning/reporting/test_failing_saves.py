@@ -3,7 +3,6 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.conditions import Condition
 from elastic_pytorch_operator.model.observed import AgentView, Progress
-from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.reporting.events import News, record_events
 from elastic_pytorch_operator.planning.reporting.failing_saves import (
     explain_failing_saves,
@@ -11,10 +10,9 @@ from elastic_pytorch_operator.planning.reporting.failing_saves import (
     explain_unsaved_steps,
     with_failing_saves,
 )
-from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
-from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import a_job, a_pod, a_round, a_target, an_agent, condition, observed
+from tests.operator.planning.reporting.test_status import SUSPENDED, case, status_of
 
 FULL = "No space left on device (/checkpoints)"
 
@@ -110,11 +108,7 @@ def test_steps_that_a_stopped_job_has_in_no_checkpoint_are_told(
 
 def degraded(agents: list[AgentView], *members: int, **job: Any) -> tuple[str, str, str]:
     seen = observed([a_pod(index) for index in range(3)], agents, round=a_round(*members))
-    described = a_job(**job)
-    status = describe_job(
-        described, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(described))
-    )
-    found = condition(status, "Degraded")
+    found = condition(status_of(case(seen, job)), "Degraded")
     return found["status"], found["reason"], found["message"]
 
 
@@ -132,11 +126,9 @@ def test_condition_of_a_group_is_of_its_members_while_it_trains() -> None:
 
 def suspended(agents: list[AgentView]) -> tuple[str, Any]:
     """Of a job that has done nine steps and saved seven: what Suspended says, and the step."""
-    job = a_job(suspend=True, status={"progress": {"summary": "9", "step": 9, "checkpointStep": 7}})
+    progress = {"summary": "9", "step": 9, "checkpointStep": 7}
     seen = observed([a_pod(index) for index in range(len(agents))], agents, round=a_round())
-    status = describe_job(
-        job, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(job))
-    )
+    status = status_of(case(seen, {**SUSPENDED, "status": {"progress": progress}}))
     found = condition(status, "Suspended")
     return found["message"], status["progress"]["checkpointStep"]
 

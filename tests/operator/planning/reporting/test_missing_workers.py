@@ -1,22 +1,11 @@
 from typing import Any
 
-from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train
-from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
-from tests.operator.builders import (
-    NOW,
-    a_dead_pod,
-    a_job,
-    a_pending_pod,
-    a_pod,
-    a_target,
-    condition,
-    observed,
-)
+from tests.operator.builders import NOW, a_dead_pod, a_pending_pod, a_pod, condition, observed
+from tests.operator.planning.reporting.test_status import case, status_of
 from tests.situations import situations
 
 IMAGE = "ErrImagePull: no such image"
@@ -97,18 +86,11 @@ def test_group_that_trained_may_train_still(
     assert may_train({"state": state}, candidates, size) is trains
 
 
-def status_of(seen: Observed) -> dict[str, Any]:
-    trained = a_job(status=TRAINED)
-    return describe_job(
-        trained, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(trained))
-    )
-
-
 def test_status_keeps_what_was_last_known_of_it() -> None:
     seen = observed(
         [a_pod(0), a_pod(1)], heard_before=BOTH, listening_since=NOW - 11, last_heard_at=NOW
     )
-    status = status_of(seen)
+    status = status_of(case(seen, {"status": TRAINED}))
     assert (status["state"], status["worldSize"], status["readyReplicas"]) == ("Running", 2, 0)
     assert [worker["state"] for worker in status["workers"]] == ["Silent", "Silent"]
     running = condition(status, "Running")
@@ -119,9 +101,8 @@ def test_status_keeps_what_was_last_known_of_it() -> None:
 
 
 def test_group_that_is_given_up_does_not_train() -> None:
-    status = status_of(
-        observed(
-            [a_pod(0), a_pod(1)], heard_before=BOTH, listening_since=NOW - 121, last_heard_at=NOW
-        )
+    seen = observed(
+        [a_pod(0), a_pod(1)], heard_before=BOTH, listening_since=NOW - 121, last_heard_at=NOW
     )
+    status = status_of(case(seen, {"status": TRAINED}))
     assert (status["state"], status["worldSize"]) == ("Pending", 0)

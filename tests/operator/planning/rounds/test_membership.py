@@ -14,8 +14,8 @@ from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operator.builders import a_job, a_pod, observed
-from tests.operator.planning.rounds.test_next_round import candidate, ready
+from tests.operator.builders import a_candidate, a_job, a_pod, observed
+from tests.operator.planning.rounds.test_next_round import ready
 from tests.operator.simulation import Simulation
 from tests.situations import situations
 
@@ -53,7 +53,7 @@ def test_allowed_sizes_hold_beside_units() -> None:
 
 
 def test_torn_workers_are_ready_and_lack_others_of_their_unit() -> None:
-    workers = [*ready(0, 2, 3), candidate(1, "starting"), candidate(4, "gone")]
+    workers = [*ready(0, 2, 3), a_candidate(1, "starting"), a_candidate(4, "gone")]
     assert torn_workers(workers, 2) == {"w0"}
     assert torn_workers(workers, 1) == frozenset()
 

@@ -4,31 +4,14 @@ import pytest
 from elastic_pytorch_operator.model.observed import AgentView
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 
-from tests.operator.builders import NOW, a_round, an_agent, decide_next, declare_next
+from tests.operator.builders import NOW, a_candidate, a_round, an_agent, decide_next, declare_next
 from tests.situations import situations
-
-LONG_AGO = NOW - 100
-
-
-def candidate(index: int, liveness: str = "ready", **fields: Any) -> Candidate:
-    defaults: dict[str, Any] = {
-        "address": f"10.0.0.{index}",
-        "port": 29510 + index,
-        "heard_at": NOW,
-        "ready_since": LONG_AGO,
-    }
-    return Candidate(
-        worker=fields.pop("worker", f"w{index}"),
-        index=index,
-        liveness=Liveness(liveness),
-        **{**defaults, **fields},
-    )
 
 
 def ready(*indices: int, **fields: Any) -> list[Candidate]:
-    return [candidate(index, **fields) for index in indices]
+    return [a_candidate(index, **fields) for index in indices]
 
 
 def workers(decision: Decision) -> list[str] | None:
@@ -47,32 +30,32 @@ STARTING = {"container_runs": True}
         "the minimum has just come: waits for more": (ready(0, 1, **JUST_READY), 3, 2, None),
         "no other worker has come for the settle time": (ready(0, 1), 3, 2, ["w0", "w1"]),
         "one more is about to be ready: waits": (
-            [*ready(0, 1, ready_since=NOW - 5), candidate(2, "starting", **STARTING)],
+            [*ready(0, 1, ready_since=NOW - 5), a_candidate(2, "starting", **STARTING)],
             3,
             2,
             None,
         ),
         "one more takes too long: goes without": (
-            [*ready(0, 1), candidate(2, "starting", **STARTING)],
+            [*ready(0, 1), a_candidate(2, "starting", **STARTING)],
             3,
             2,
             ["w0", "w1"],
         ),
         "one more is Pending: does not wait": (
-            [*ready(0, 1, ready_since=NOW - 5), candidate(2, "starting")],
+            [*ready(0, 1, ready_since=NOW - 5), a_candidate(2, "starting")],
             3,
             2,
             ["w0", "w1"],
         ),
         "more than wanted: the lowest indices": (ready(3, 2, 1, 0), 2, 1, ["w0", "w1"]),
         "two pods of one index: one of them": (
-            [candidate(0), candidate(0, worker="w0b"), candidate(1)],
+            [a_candidate(0), a_candidate(0, worker="w0b"), a_candidate(1)],
             3,
             2,
             ["w0", "w1"],
         ),
         "leaving and gone do not count": (
-            [candidate(0), candidate(1, "leaving"), candidate(2, "gone")],
+            [a_candidate(0), a_candidate(1, "leaving"), a_candidate(2, "gone")],
             3,
             1,
             ["w0"],
@@ -102,32 +85,32 @@ GROUP = a_round(0, 1, 2, number=7)
 
 
 def failed(index: int, **fields: Any) -> Candidate:
-    return candidate(index, failed=True, failed_since=NOW - 0.1, **fields)
+    return a_candidate(index, failed=True, failed_since=NOW - 0.1, **fields)
 
 
 @situations(
     "candidates, expected, reason",
     {
         "nothing has happened": (ready(0, 1, 2), None, ""),
-        "a pod is gone": ([*ready(0, 1), candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
+        "a pod is gone": ([*ready(0, 1), a_candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
         "rank 0 is gone: the last rank takes its place": (
-            [candidate(0, "gone"), *ready(1, 2)],
+            [a_candidate(0, "gone"), *ready(1, 2)],
             ["w2", "w1"],
             "WorkerLost",
         ),
         "a pod is no longer known": (ready(0, 2), ["w0", "w2"], "WorkerLost"),
         "a pod is being drained": (
-            [*ready(0, 2), candidate(1, "leaving", why="is being deleted")],
+            [*ready(0, 2), a_candidate(1, "leaving", why="is being deleted")],
             ["w0", "w2"],
             "WorkerLeaving",
         ),
         "scaled down": (
-            [*ready(0, 1), candidate(2, "leaving", retired=True)],
+            [*ready(0, 1), a_candidate(2, "leaving", retired=True)],
             ["w0", "w1"],
             "ScaledDown",
         ),
         "a replacement is ready as a pod is lost: one round": (
-            [*ready(0, 1, 3), candidate(2, "gone")],
+            [*ready(0, 1, 3), a_candidate(2, "gone")],
             ["w0", "w1", "w3"],
             "WorkerLost",
         ),
@@ -137,7 +120,7 @@ def failed(index: int, **fields: Any) -> Candidate:
             "WorkerFailed",
         ),
         "a worker failed because a peer is gone": (
-            [failed(0), failed(1), candidate(2, "gone")],
+            [failed(0), failed(1), a_candidate(2, "gone")],
             ["w0", "w1"],
             "WorkerLost",
         ),
@@ -152,7 +135,7 @@ def failed(index: int, **fields: Any) -> Candidate:
             "BelowMinimum",
         ),
         "no worker is left: all stop": (
-            [candidate(i, "gone") for i in range(3)],
+            [a_candidate(i, "gone") for i in range(3)],
             [],
             "BelowMinimum",
         ),
@@ -168,7 +151,7 @@ def test_change_of_a_running_group(
 
 
 def test_failure_whose_cause_is_not_known_yet_nudges_and_waits() -> None:
-    group = [failed(0), candidate(1), candidate(2, heard_at=NOW - 0.5, recheck_at=NOW + 0.2)]
+    group = [failed(0), a_candidate(1), a_candidate(2, heard_at=NOW - 0.5, recheck_at=NOW + 0.2)]
     decision = decide_next(GROUP, group, failure_open=True)
     assert (decision.round, decision.nudge, decision.recheck_at) == (None, True, NOW + 0.2)
 
@@ -178,7 +161,7 @@ def test_failed_group_is_held_back_but_a_lost_one_is_not() -> None:
     assert held.round is None
     assert held.recheck_at == NOW + 4
     assert (
-        decide_next(GROUP, [*ready(0, 1), candidate(2, "gone")], backoff_until=NOW + 4).round
+        decide_next(GROUP, [*ready(0, 1), a_candidate(2, "gone")], backoff_until=NOW + 4).round
         is not None
     )
 
@@ -187,20 +170,20 @@ def test_newcomers_join_in_one_round_when_nobody_more_is_on_the_way() -> None:
     group = a_round(0, 1, number=3)
     both = [*ready(0, 1), *ready(2, 3, ready_since=NOW)]
     assert workers(decide_next(group, both, wanted=4)) == ["w0", "w1", "w2", "w3"]
-    one = [*ready(0, 1), candidate(2, ready_since=NOW), candidate(3, "starting", **STARTING)]
+    one = [*ready(0, 1), a_candidate(2, ready_since=NOW), a_candidate(3, "starting", **STARTING)]
     assert workers(decide_next(group, one, wanted=4)) is None
-    settled = [*ready(0, 1), candidate(2, ready_since=NOW - 1.1), candidate(3, "starting")]
+    settled = [*ready(0, 1), a_candidate(2, ready_since=NOW - 1.1), a_candidate(3, "starting")]
     assert workers(decide_next(group, settled, wanted=4)) == ["w0", "w1", "w2"]
 
 
 def test_worker_that_no_connection_leads_to_joins_nothing() -> None:
-    group, lost = a_round(0, 1, 2, number=3), candidate(2, "gone", worker="w2")
-    spare, away = candidate(3), candidate(3, disconnected=True)
+    group, lost = a_round(0, 1, 2, number=3), a_candidate(2, "gone", worker="w2")
+    spare, away = a_candidate(3), a_candidate(3, disconnected=True)
     assert workers(decide_next(group, [*ready(0, 1), lost, spare])) == ["w0", "w1", "w3"]
     assert workers(decide_next(group, [*ready(0, 1), lost, away])) == ["w0", "w1"], (
         "it may have been on the same node"
     )
-    assert workers(decide_next(group, [*ready(0, 1), candidate(2, disconnected=True)])) is None, (
+    assert workers(decide_next(group, [*ready(0, 1), a_candidate(2, disconnected=True)])) is None, (
         "a member may be back in a moment"
     )
 
@@ -212,7 +195,9 @@ def test_newcomers_do_not_disturb_a_group_that_finishes(agent: AgentView) -> Non
     group, agents = a_round(0, 1), [agent]
     assert decide_next(group, ready(0, 1, 2), agents=agents).round is None
     assert (
-        decide_next(group, [candidate(0), candidate(1, "gone"), candidate(2)], agents=agents).round
+        decide_next(
+            group, [a_candidate(0), a_candidate(1, "gone"), a_candidate(2)], agents=agents
+        ).round
         is not None
     )
 
@@ -222,7 +207,7 @@ def test_taken_over_round_with_unheard_members_is_formed_anew() -> None:
 
 
 def unheard(index: int) -> Candidate:
-    return candidate(index, "starting", unheard=True, recheck_at=NOW + 5)
+    return a_candidate(index, "starting", unheard=True, recheck_at=NOW + 5)
 
 
 @situations(
@@ -237,18 +222,18 @@ def unheard(index: int) -> Candidate:
         "nothing is heard of the group": (None, [unheard(0), unheard(1), *ready(2)], None),
         "a member has failed": (
             a_round(0, 1, size=3),
-            [candidate(0), failed(1), unheard(2)],
+            [a_candidate(0), failed(1), unheard(2)],
             ["w0", "w1"],
         ),
-        "another member is gone": (a_round(0, size=3), [candidate(0), unheard(2)], ["w0"]),
+        "another member is gone": (a_round(0, size=3), [a_candidate(0), unheard(2)], ["w0"]),
         "another member leaves": (
             a_round(0, 1, size=3),
-            [candidate(0), candidate(1, "leaving"), unheard(2)],
+            [a_candidate(0), a_candidate(1, "leaving"), unheard(2)],
             ["w0"],
         ),
         "those that wait are no members": (
             a_round(0, 1, 2),
-            [*ready(0, 1), candidate(2, "gone"), unheard(3)],
+            [*ready(0, 1), a_candidate(2, "gone"), unheard(3)],
             ["w0", "w1"],
         ),
         "the group has been stopped": (a_round(), [*ready(0, 1), unheard(2)], ["w0", "w1"]),
@@ -270,16 +255,16 @@ def test_group_that_has_never_been_does_not_wait_for_an_unheard_worker() -> None
 def test_store_is_served_where_rank_zero_keeps_a_port() -> None:
     first = declare_next(None, ready(0, 1, 2))
     assert first.store_port == 29510
-    silent = declare_next(None, [candidate(0, port=0), candidate(1), candidate(2)])
+    silent = declare_next(None, [a_candidate(0, port=0), a_candidate(1), a_candidate(2)])
     assert silent.store_port == 29500
 
 
 def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
     failed = {"failed": True, "failed_since": NOW}
     group = [
-        candidate(0, **failed),
-        candidate(1, **failed, failure="ValueError: boom"),
-        candidate(2, heard_at=NOW + 1),
+        a_candidate(0, **failed),
+        a_candidate(1, **failed, failure="ValueError: boom"),
+        a_candidate(2, heard_at=NOW + 1),
     ]
     declared = declare_next(a_round(0, 1, 2), group)
     assert (declared.reason, declared.cause) == ("WorkerFailed", "w1 has failed: ValueError: boom")
@@ -297,11 +282,11 @@ def test_newcomers_wait_until_the_group_may_grow() -> None:
     assert decide_next(None, seen, grown_at=NOW + 4).round is not None, (
         "a group that stands still forms at once"
     )
-    loss = [candidate(0), candidate(1, "gone"), candidate(2)]
+    loss = [a_candidate(0), a_candidate(1, "gone"), a_candidate(2)]
     assert workers(decide_next(group, loss, grown_at=NOW + 4)) == ["w0", "w2"], (
         "a round that forms anyway takes them along"
     )
-    shrinks = [*ready(0, 1, 3), candidate(2, "leaving", retired=True)]
+    shrinks = [*ready(0, 1, 3), a_candidate(2, "leaving", retired=True)]
     assert workers(decide_next(a_round(0, 1, 2), shrinks, wanted=2, grown_at=NOW + 4)) == [
         "w0",
         "w1",
@@ -327,12 +312,15 @@ def test_group_whose_workers_are_replaced_stops() -> None:
 )
 def test_store_is_not_where_the_present_one_is(port: int, expected: tuple[list[str], int]) -> None:
     """A new process would reach the store of a process that is about to end."""
-    declared = declare_next(GROUP, [candidate(0, port=port), candidate(1), candidate(2, "gone")])
+    declared = declare_next(
+        GROUP, [a_candidate(0, port=port), a_candidate(1), a_candidate(2, "gone")]
+    )
     assert (list(declared.workers), declared.store_port) == expected
 
 
 def test_only_worker_serves_its_own_store() -> None:
     declared = declare_next(
-        GROUP, [candidate(0, port=GROUP.store_port), candidate(1, "gone"), candidate(2, "gone")]
+        GROUP,
+        [a_candidate(0, port=GROUP.store_port), a_candidate(1, "gone"), a_candidate(2, "gone")],
     )
     assert declared.store_port == GROUP.store_port

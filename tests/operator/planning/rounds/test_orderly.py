@@ -2,10 +2,10 @@ from typing import Any
 
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.rounds.next_round import Cause
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.reconcile.observe import recover_round
 
-from tests.operator.builders import NOW, a_pod, a_round, an_agent, declare_next
+from tests.operator.builders import NOW, a_candidate, a_pod, a_round, an_agent, declare_next
 from tests.operator.simulation import running
 from tests.situations import situations
 
@@ -14,16 +14,7 @@ HERE, NEW = 7, 8  # the group's round and the next; nobody has been lost since r
 
 
 def candidate(index: int, liveness: str = "ready", **fields: Any) -> Candidate:
-    defaults: dict[str, Any] = {
-        "heard_at": NOW,
-        "ready_since": NOW - 100,
-        "port": 29510,
-        "round": HERE,
-        "restarts": 1,
-    }
-    return Candidate(
-        f"w{index}", index, f"10.0.0.{index}", Liveness(liveness), **{**defaults, **fields}
-    )
+    return a_candidate(index, liveness, **{"round": HERE, "restarts": 1, **fields})
 
 
 def ready(*indices: int) -> list[Candidate]:

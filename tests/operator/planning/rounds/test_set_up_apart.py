@@ -2,19 +2,14 @@
 
 from typing import Any
 
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 
-from tests.operator.builders import NOW, a_round, declare_next
+from tests.operator.builders import NOW, a_candidate, a_round, declare_next
 from tests.situations import situations
 
 
 def candidate(index: int, **fields: Any) -> Candidate:
-    defaults: dict[str, Any] = {
-        "address": f"10.0.0.{index}",
-        "heard_at": NOW,
-        "keeps_processes": True,
-    }
-    return Candidate(f"w{index}", index, liveness=Liveness.READY, **{**defaults, **fields})
+    return a_candidate(index, **{"keeps_processes": True, **fields})
 
 
 KILLED = {"failed": True, "at_fault": True, "failure": "killed by SIGKILL", "failed_since": NOW - 1}

@@ -1,29 +1,19 @@
 from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.planning.workers.process_counts import (
     differs,
     explain_difference,
     processes_each,
 )
 
-from tests.operator.builders import NOW, a_job, a_pod, a_round, condition, decide_next
+from tests.operator.builders import a_candidate, a_job, a_pod, a_round, condition, decide_next
 from tests.operator.simulation import Simulation
 from tests.situations import situations
 
 
 def candidates(*processes: int, liveness: str = "ready") -> list[Candidate]:
     return [
-        Candidate(
-            f"w{i}",
-            i,
-            f"10.0.0.{i}",
-            Liveness(liveness),
-            heard_at=NOW,
-            ready_since=NOW - 100,
-            processes=number,
-            round=1,
-        )
-        for i, number in enumerate(processes)
+        a_candidate(i, liveness, processes=number, round=1) for i, number in enumerate(processes)
     ]
 
 
