@@ -43,13 +43,9 @@ def decide(seen: Observed, wanted: int, spares: int = 0, **going: Any) -> Replic
     )
 
 
-def running(*indices: int, **fields: Any) -> Observed:
-    return observed(
-        [a_pod(i) for i in indices],
-        [an_agent(f"w{i}") for i in indices],
-        round=a_round(*indices),
-        **fields,
-    )
+def running(*indices: int) -> Observed:
+    pods, agents = [a_pod(i) for i in indices], [an_agent(f"w{i}") for i in indices]
+    return observed(pods, agents, round=a_round(*indices))
 
 
 def test_missing_pods_are_created_with_the_smallest_free_indices() -> None:
