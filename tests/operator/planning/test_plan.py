@@ -212,16 +212,6 @@ def test_job_being_deleted_is_left_to_the_garbage_collector() -> None:
     assert plan(replace(a_job(), deleting=True), observed([a_pod(0)]), Memory()) == Plan(Memory())
 
 
-def test_oom_killed_pod_counts() -> None:
-    simulation = running()
-    name = simulation.members[0]
-    simulation.kill_pod(name)
-    simulation.pods[name] = replace(simulation.pods[name], exit_reason="OOMKilled")
-    simulation.settle(5)
-    assert simulation.status["failures"] == 1
-    assert "memory" in simulation.status["rootCause"]["message"]
-
-
 def test_failure_before_anything_was_known_of_the_exit_is_told() -> None:
     agent = an_agent(
         "w0",

@@ -69,7 +69,6 @@ RESTART = GroupRestart(asked=True, under_way=True, cause=BOOM)
 DEFERRED = Deferral(
     until=NOW + 30, change=replace(a_round(0, 1, 2, number=2), cause="w2 is ready"), seconds=30.0
 )
-WAITS = {"resizePolicy": {"checkpointWaitSeconds": 30, "checkpointPath": "/c"}}
 COOLS = {
     "resizePolicy": {"minSecondsBetweenGrowths": 60},
     "status": {"operatorState": {"lastGrowthTime": TIME}},
@@ -197,17 +196,6 @@ def test_situation(given: Case, expected: str) -> None:
         ),
         "grows": (case(TWO), "Resizing: growing from 2 to 3 workers"),
         "shrinks": (case(TWO, {"replicas": 1}), "Resizing: shrinking from 2 to 1 workers"),
-        "grows after a checkpoint": (
-            case(TWO, WAITS, deferral=DEFERRED),
-            "Resizing: growing from 2 to 3 workers: w2 is ready; "
-            "waits up to 30 s for the next checkpoint in /c",
-        ),
-        "grows after a pause": (
-            case(TWO, COOLS, cooling=["w2"]),
-            "Degraded: trains with 2 of 3 workers; w2 is ready; "
-            "the group may grow at 2026-01-01T00:01:00Z, "
-            "as resizePolicy.minSecondsBetweenGrowths is 60",
-        ),
         "why one is missing": (
             case(replace(TWO, pods=(*TWO.pods, a_pending_pod(2))), refusals=["no"]),
             "Degraded: trains with 2 of 3 workers; 1 pod: waiting to be scheduled; no",

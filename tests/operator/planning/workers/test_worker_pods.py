@@ -160,14 +160,6 @@ def test_deletion_that_no_kubelet_will_confirm_is_asked_for_again_once_the_node_
         )
 
 
-def test_silent_pod_is_replaced_and_removed() -> None:
-    silent = a_pod(1)
-    seen = observed(
-        [a_pod(0), silent], [an_agent("w0"), an_agent("w1", heard_at=NOW - 9)], round=a_round(0, 1)
-    )
-    assert decide(seen, 2) == Replicas(create=(1,), discard=(silent,))
-
-
 def test_outdated_pods_are_victims_and_are_replaced_once_all_of_them_go() -> None:
     outdated = ["w0", "w1"]
     todo = decide(running(0, 1), 2, outdated=outdated)
