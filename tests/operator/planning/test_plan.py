@@ -108,22 +108,6 @@ def test_scale_up_does_not_disturb_before_the_newcomers_are_ready() -> None:
     assert simulation.sizes == [2, 4]
 
 
-def test_room_for_fewer_trains_with_what_fits_and_says_why() -> None:
-    simulation = Simulation(
-        a_job(replicas=4, minimum=2),
-        pods_per_node=1,
-        nodes={f"n{i}": NodeView(f"n{i}") for i in range(2)},
-    )
-    simulation.settle(30)
-    assert simulation.sizes == [2]
-    degraded = simulation.condition("Degraded")
-    assert degraded["status"] == "True"
-    assert "2 of 4 workers" in degraded["message"]
-    simulation.nodes["n2"] = NodeView("n2")
-    simulation.settle(30)
-    assert simulation.declared[-1].size == 3
-
-
 def test_silent_pod_on_a_removed_node_is_deleted_without_grace() -> None:
     nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", ready=False, removed=True)}
     pods = [a_pod(0), a_pod(1, node="node-1")]
@@ -141,18 +125,6 @@ def test_replacement_fits_although_a_sidecar_outlives_its_worker() -> None:
     simulation.settle(20)
     assert simulation.sizes == [3, 2, 3]
     assert not any(pod.lingers for pod in simulation.pods.values())
-
-
-def test_suspended_job_leaves_no_sidecar_behind() -> None:
-    simulation = Simulation(a_job(replicas=3, minimum=2, maximum=3), sidecars=True)
-    simulation.settle(20)
-    simulation.kill_pod(simulation.declared[-1].workers[1])
-    simulation.job = replace(simulation.job, suspend=True, wanted=0)
-    suspended = condition(status_of(simulation.reconcile()), "Suspended")
-    assert (suspended["status"], suspended["reason"]) == ("False", "Suspending")
-    assert "3 pods are left" in suspended["message"]
-    simulation.settle(20)
-    assert simulation.pods == {}
 
 
 def test_operator_restart_disturbs_nothing_and_makes_nothing_twice() -> None:

@@ -2,7 +2,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent, TryPod
+from elastic_pytorch_operator.model.actions import CreatePod, TryPod
 from elastic_pytorch_operator.planning.failed_writes import (
     DRY_RUN,
     PODS,
@@ -65,8 +65,6 @@ def test_all_conditions_are_there_from_the_first_look_to_the_end() -> None:
     ]
     assert conditions(simulation)["Complete"] == ("True", "WorkersSucceeded")
     assert conditions(simulation)["Failed"] == ("False", "WorkersSucceeded")
-    assert simulation.last.verdict == "complete"
-    assert "JobCompleted" in [event.reason for event in actions_of(simulation.last, RecordEvent)]
 
 
 def test_job_that_fails_gives_the_reason_in_all_its_conditions() -> None:
