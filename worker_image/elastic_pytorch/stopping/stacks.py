@@ -1,6 +1,6 @@
 """Writes the Python stacks of workers that hang to their stderr, and so to the pod's log.
 
-faulthandler answers a real-time signal, which hardly any program uses otherwise. That kills a
+faulthandler answers a real-time signal, which hardly any program uses otherwise. The signal kills a
 process that does not handle it, so only those that do get it.
 """
 

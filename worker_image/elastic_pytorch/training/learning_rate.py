@@ -42,8 +42,8 @@ def scale_learning_rate(
     Args:
         optimizer: the optimizer, whose rates were chosen for `base_world_size`.
         scheduler: its scheduler, if it has one; register both with the State, or neither.
-        rule: "linear" multiplies the rates by the group's growth, as is common with SGD; "sqrt" by
-            its square root, as with Adam.
+        rule: "linear" multiplies the rates by the world size over `base_world_size`, as is common
+            with SGD; "sqrt" by the square root of that, as with Adam.
         base_world_size: the world size for which the rates were chosen.
 
     Returns:

@@ -20,7 +20,7 @@ def unit_mesh(
     """Returns the mesh of the current group; all ranks call it, in each group.
 
     Its first dimension is "replicate", over the units. In a job, `spec.unitReplicas` pods make a
-    unit. Elsewhere, the sizes say how many processes do; without sizes, those of one node.
+    unit; elsewhere, as many processes as the sizes multiply to, or without sizes those of one node.
 
     Args:
         names: the dimensions within a unit, the outermost first.
