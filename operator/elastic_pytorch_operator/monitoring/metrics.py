@@ -79,22 +79,24 @@ class Metrics:
         self._queue_depth = self._gauge(
             "workqueue_depth", "Jobs that wait for a reconcile, due or scheduled.", name
         )
-        self._queue_adds = self._counter("workqueue_adds_total", "Jobs put into the queue.", name)
+        self._queue_adds = self._counter(
+            "workqueue_adds_total", "Jobs put into the queue.", name
+        ).labels(CONTROLLER)
         self._queue_retries = self._counter(
             "workqueue_retries_total", "Jobs put back after a failed reconcile.", name
-        )
+        ).labels(CONTROLLER)
         self._queue_wait = self._histogram(
             "workqueue_queue_duration_seconds",
             "Time from when a job was due until its reconcile began.",
             name,
             WORK_BUCKETS,
-        )
+        ).labels(CONTROLLER)
         self._queue_work = self._histogram(
             "workqueue_work_duration_seconds",
             "Time from the start to the end of work on a job.",
             name,
             WORK_BUCKETS,
-        )
+        ).labels(CONTROLLER)
         self._queue_longest = self._gauge(
             "workqueue_longest_running_processor_seconds",
             "Age of the oldest running reconcile, or of a write that it has requested.",
@@ -102,7 +104,6 @@ class Metrics:
         )
 
     def _define_reconciles(self) -> None:
-        controller = ("controller",)
         self._reconciles = self._counter(
             "controller_runtime_reconcile_total",
             "Reconciles by result: success, error, or requeue_after (scheduled again).",
@@ -111,14 +112,14 @@ class Metrics:
         self._reconcile_errors = self._counter(
             "controller_runtime_reconcile_errors_total",
             "Reconciles and writes that failed and are retried.",
-            controller,
-        )
+            ("controller",),
+        ).labels(CONTROLLER)
         self._reconcile_seconds = self._histogram(
             "controller_runtime_reconcile_time_seconds",
             "Duration of reconciles.",
-            controller,
+            ("controller",),
             WORK_BUCKETS,
-        )
+        ).labels(CONTROLLER)
         self._requests = self._counter(
             "rest_client_requests_total",
             "Requests to the API server, except watches, by status code "
@@ -191,10 +192,6 @@ class Metrics:
         )
 
     def _begin_at_zero(self) -> None:
-        for of_queue in (self._queue_adds, self._queue_retries, self._queue_wait, self._queue_work):
-            of_queue.labels(CONTROLLER)
-        for of_controller in (self._reconcile_errors, self._reconcile_seconds):
-            of_controller.labels(CONTROLLER)
         for result in RECONCILE_RESULTS:
             self._reconciles.labels(CONTROLLER, result)
         for result in REVIEW_RESULTS:
@@ -243,25 +240,25 @@ class Metrics:
             self._namespaces[namespace] = now
 
     def queued(self) -> None:
-        self._queue_adds.labels(CONTROLLER).inc()
+        self._queue_adds.inc()
 
     def retried(self) -> None:
-        self._queue_retries.labels(CONTROLLER).inc()
+        self._queue_retries.inc()
 
     def taken(self, seconds: float) -> None:
-        self._queue_wait.labels(CONTROLLER).observe(seconds)
+        self._queue_wait.observe(seconds)
 
     def worked(self, seconds: float) -> None:
-        self._queue_work.labels(CONTROLLER).observe(seconds)
+        self._queue_work.observe(seconds)
 
     def reconciled(self, result: str, seconds: float) -> None:
         self._reconciles.labels(CONTROLLER, result).inc()
-        self._reconcile_seconds.labels(CONTROLLER).observe(seconds)
+        self._reconcile_seconds.observe(seconds)
         if result == "error":
-            self._reconcile_errors.labels(CONTROLLER).inc()
+            self._reconcile_errors.inc()
 
     def write_failed(self) -> None:
-        self._reconcile_errors.labels(CONTROLLER).inc()
+        self._reconcile_errors.inc()
 
     def requested(self, method: str, code: int) -> None:
         self._requests.labels(str(code) if code else NO_ANSWER, method).inc()
