@@ -19,7 +19,10 @@ class Condition:
 
 
 def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
-    return next((each for each in status.get("conditions") or () if each.get("type") == type_), {})
+    for each in status.get("conditions") or ():
+        if each.get("type") == type_:
+            return each
+    return {}
 
 
 def transition_time(before: Mapping[str, Any], status: str, time: str) -> str:
