@@ -37,8 +37,8 @@ class ObjectStore:
             raise self._faults[verb].pop(0)
 
     def _list(self, kind: str, namespace: str = "") -> list[Manifest]:
-        found = sorted(self._objects.items())
-        return [copied(o) for (k, place, _), o in found if k == kind and namespace in ("", place)]
+        keys = sorted(key for key in self._objects if key[0] == kind)
+        return [copied(self._objects[key]) for key in keys if namespace in ("", key[1])]
 
     def _get(self, kind: str, namespace: str, name: str) -> MutableManifest:
         try:
@@ -90,8 +90,8 @@ def apply_patch(found: Manifest, change: Change) -> MutableManifest:
 
 
 def apply_merge_patch(old: Manifest, patch: Manifest) -> MutableManifest:
-    """An object after a JSON merge patch (RFC 7386)."""
-    merged = {name: copied(value) for name, value in old.items() if name not in patch}
+    """An object after a JSON merge patch (RFC 7386); it shares what stays with the old one."""
+    merged = {name: value for name, value in old.items() if name not in patch}
     for name, value in patch.items():
         if isinstance(value, dict):
             before = old.get(name)
