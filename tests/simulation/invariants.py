@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from elastic_pytorch_operator.api import kueue, names
@@ -117,7 +117,10 @@ def check_grant(world: "World", pod: Manifest) -> Iterator[str]:
 def check_losses(world: "World") -> Iterator[str]:
     """A lost member is found as the table of silence promises; later by a new leader."""
     for group in world.groups.values():
-        lost = min((member.lost_at for member in group.members), default=math.inf)
+        name, delays = group.members[0].job, world.server.trouble.delays
+        if delays or group.formed_at is None or world.newest.get(name) != group.number:
+            continue
+        lost = min(member.lost_at for member in group.members)
         known = lost > world.led_since + NEW_SECONDS
         heard = (
             m for m in group.members if m.connected and m.round == group.number and not m.ended
@@ -129,16 +132,12 @@ def check_losses(world: "World") -> Iterator[str]:
         late = world.loop.time() - (
             since if known else max(since, world.led_since + FOUND_BY_NEW_SECONDS)
         )
-        if late > FOUND_SECONDS and group.formed_at is not None and not world.server.trouble.delays:
-            name = group.members[0].job
-            waits = _backs_off(world, name) or any(
-                member.state == "succeeded" for member in group.members
+        waits = any(member.state == "succeeded" for member in group.members)
+        if late > FOUND_SECONDS and not waits and not _backs_off(world, name):
+            yield (
+                f"{name}: a member of round {group.number} has been lost for {late:.1f} s, "
+                "and no round follows"
             )
-            if world.newest.get(name) == group.number and not waits:
-                yield (
-                    f"{name}: a member of round {group.number} has been lost for {late:.1f} s, "
-                    "and no round follows"
-                )
 
 
 def _backs_off(world: "World", name: str) -> bool:
@@ -150,16 +149,17 @@ def _backs_off(world: "World", name: str) -> bool:
 
 def check_quota(world: "World") -> Iterator[str]:
     """No more pods of queued jobs run than have quota, but while they are deleted."""
-    queued = [
-        pod
-        for pod in world.server.all_of("Pod")
-        if kueue.LABEL_LOCAL_QUEUE in pod["metadata"]["labels"]
-    ]
-    lasting = [
-        pod for pod in queued if not pod["metadata"].get("deletionTimestamp") and world.is_up(pod)
-    ]
-    there = sum(pod["status"].get("phase") not in ENDED for pod in lasting)
-    if there <= world.server.used or world.is_troubled():
+    if world.is_troubled():
+        world.over_quota_since = None
+        return
+    pods = (pod for pod in world.server.all_of("Pod") if pod["status"].get("phase") not in ENDED)
+    there = sum(
+        kueue.LABEL_LOCAL_QUEUE in pod["metadata"]["labels"]
+        and not pod["metadata"].get("deletionTimestamp")
+        and world.is_up(pod)
+        for pod in pods
+    )
+    if there <= world.server.used:
         world.over_quota_since = None
     elif world.over_quota_since is None:
         world.over_quota_since = world.loop.time()
@@ -228,8 +228,9 @@ def check_leaders(story: Story) -> Iterator[str]:
 
 def check_settled(world: "World") -> Iterator[str]:
     """After quiet, each job is as its user wants it and says so; nothing else is left."""
+    running = world.running_pods()
     for job in world.jobs.values():
-        yield from _check_job(world, job)
+        yield from _check_job(world, job, running[job.name])
     uids = {world.manifest(job)["metadata"]["uid"] for job in world.jobs.values()}
     for kind in ("Pod", kueue.WORKLOAD, "Service"):
         for found in world.server.all_of(kind):
@@ -238,9 +239,8 @@ def check_settled(world: "World") -> Iterator[str]:
                 yield f"{kind} {found['metadata']['name']} is left of a job that is gone"
 
 
-def _check_job(world: "World", job: "UsersJob") -> Iterator[str]:
+def _check_job(world: "World", job: "UsersJob", running: Sequence[Manifest]) -> Iterator[str]:
     status = world.status(job)
-    running = world.running_pods(job)
     if has_ended(status):
         if running:
             yield f"{job.name} has ended, and has {len(running)} pods"
@@ -257,7 +257,7 @@ def _check_job(world: "World", job: "UsersJob") -> Iterator[str]:
     if job.invalid:
         return
     if job.queued:
-        yield from _check_queued(world, job, size)
+        yield from _check_queued(world, job, running, size)
         return
     if wanted is None:
         return
@@ -273,7 +273,9 @@ def _check_job(world: "World", job: "UsersJob") -> Iterator[str]:
         )
 
 
-def _check_queued(world: "World", job: "UsersJob", size: int) -> Iterator[str]:
+def _check_queued(
+    world: "World", job: "UsersJob", running: Sequence[Manifest], size: int
+) -> Iterator[str]:
     granted = world.server.granted(str(world.manifest(job)["metadata"]["uid"]))
     if size > granted:
         yield f"{job.name} trains with {size}, and has quota for {granted}"
@@ -281,10 +283,9 @@ def _check_queued(world: "World", job: "UsersJob", size: int) -> Iterator[str]:
         yield (
             f"{job.name} trains with {size}, and has quota for {granted}; {_why(world.status(job))}"
         )
-    for pod in world.running_pods(job):
-        workload = world.server.workloads.get(
-            pod["metadata"]["annotations"].get(kueue.ANNOTATION_WORKLOAD, "")
-        )
+    for pod in running:
+        name = pod["metadata"]["annotations"].get(kueue.ANNOTATION_WORKLOAD, "")
+        workload = world.server.find(kueue.WORKLOAD, name)
         if workload is not None and requests(
             workload["spec"]["podSets"][0]["template"]
         ) != requests(pod):

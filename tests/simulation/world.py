@@ -4,6 +4,7 @@ import asyncio
 import logging
 import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -108,11 +109,11 @@ class World:
 
     def door_for(self, agent: Agent) -> Door | None:
         """The replica that the agents' Service leads to, if the agent reaches it and it listens."""
+        if not agent.reachable or agent.shut_out or self.closed:
+            return None
         slice_ = self.server.find("EndpointSlice", SLICE, SYSTEM)
         endpoints = (slice_ or {}).get("endpoints") or ()
         addresses = {address for endpoint in endpoints for address in endpoint["addresses"]}
-        if not agent.reachable or agent.shut_out or self.closed:
-            return None
         doors = (p.door for p in self.processes if p.address in addresses)
         return next((door for door in doors if door is not None), None)
 
@@ -120,8 +121,12 @@ class World:
         key = (agent.job_uid, agent.round)
         before = self.groups.get(key)  # its number may be used again
         if before is None or all(member.ended for member in before.members):
-            for old in [k for k in self.groups if k[0] == agent.job_uid and k[1] < agent.round - 8]:
-                del self.groups[old]
+            self.groups = {
+                (uid, number): group
+                for (uid, number), group in self.groups.items()
+                if not all(member.ended for member in group.members)
+                and (uid != agent.job_uid or number >= agent.round - 8)
+            }
             size, training = agent.world_size, agent.training
             self.groups[key] = Group(agent.job_uid, agent.round, size, training, self)
         return self.groups[key]
@@ -150,13 +155,13 @@ class World:
     def status(self, job: UsersJob) -> Manifest:
         return dict(self.manifest(job).get("status") or {})
 
-    def pods(self, job: UsersJob) -> list[MutableManifest]:
-        label, pods = names.LABEL_JOB_NAME, self.server.all_of("Pod")
-        return [p for p in pods if p["metadata"]["labels"].get(label) == job.name]
-
-    def running_pods(self, job: UsersJob) -> list[MutableManifest]:
-        there = (p for p in self.pods(job) if p["status"].get("phase") not in ENDED)
-        return [p for p in there if self.is_up(p)]
+    def running_pods(self) -> defaultdict[str, list[MutableManifest]]:
+        """The pods of each job, by its name, that have not ended and whose nodes are up."""
+        running: defaultdict[str, list[MutableManifest]] = defaultdict(list)
+        for pod in self.server.all_of("Pod"):
+            if pod["status"].get("phase") not in ENDED and self.is_up(pod):
+                running[pod["metadata"]["labels"][names.LABEL_JOB_NAME]].append(pod)
+        return running
 
     def is_up(self, pod: Manifest) -> bool:
         """Whether the node of a pod is heard, or is not known yet."""
@@ -261,12 +266,13 @@ class World:
                 self._check(check(self))
             self._raise()
             now = self.loop.time()
-            unsettled = [] if self._active else [*invariants.check_settled(self)]
+            unsettled = not self._active and any(invariants.check_settled(self))
             if not unsettled:
                 restless_since = now
             elif now > restless_since + SETTLE_SECONDS:
                 late = f"not settled after {SETTLE_SECONDS:.0f} s"
-                self.violations += [f"{late}: {each}" for each in unsettled]
+                found = invariants.check_settled(self)
+                self.violations += [f"{late}: {each}" for each in found]
                 self._raise()
             restless = self._active or unsettled
             quiet_since = None if restless else now if quiet_since is None else quiet_since
@@ -303,13 +309,13 @@ class World:
             if self.server.find(names.KIND, name) is None:
                 del self.jobs[name]
         ended = [job for job in self.jobs.values() if has_ended(self.status(job))]
+        living = len(self.jobs) - len(ended)
         for job in ended:
             if "ttlSecondsAfterFinished" not in job.spec and len(ended) > 1:
                 self.story.tell(job.name, "is deleted")
                 del self.jobs[job.name]
                 self.server.remove_job(job.name)
                 break
-        living = sum(not has_ended(self.status(job)) for job in self.jobs.values())
         for _ in range(self.setting.jobs - living):
             number = next(self._job_numbers)
             job = new_job(number, self.setting.seed)
