@@ -11,9 +11,8 @@ from measure.figures import spread
 from measure.program import say
 
 from soak.drawn_acts import Act, from_json
-from soak.groups import groups_of, kept_seconds
 from soak.perform import Hit
-from soak.timeline import Violation
+from soak.timeline import Violation, groups_of, kept_seconds
 from soak.verdict import PERCENT, Seen, pauses, table
 
 MOST_TIMES = 2.0  # by which a hostile tenant may make the pauses of other jobs longer

@@ -1,9 +1,10 @@
-"""What was seen from outside. Pure data."""
+"""What was seen from outside, and the groups that took the steps of a training. Pure."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from elastic_pytorch_local.faults import steps
@@ -144,6 +145,45 @@ def _step(group: int, line: Mapping[str, Any]) -> Step:
         epoch=line.get("epoch", 0),
         samples=tuple(line.get("samples", ())),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    number: int
+    world: int
+    first: int
+    last: int
+    first_at: float
+    last_at: float
+    members: frozenset[str] = frozenset()
+
+
+def groups_of(steps: Iterable[Step]) -> list[Group]:
+    found = defaultdict[int, list[Step]](list)
+    for step in steps:
+        found[step.group].append(step)
+    return [_group(number, taken) for number, taken in sorted(found.items())]
+
+
+def _group(number: int, steps: Sequence[Step]) -> Group:
+    numbers, times = [step.number for step in steps], [step.at for step in steps]
+    members = frozenset(step.pod for step in steps)
+    span = min(numbers), max(numbers), min(times), max(times)
+    return Group(number, steps[0].world, *span, members)
+
+
+def kept_seconds(groups: Sequence[Group]) -> float:
+    """The time of the steps that no later group has repeated.
+
+    A step has one moment, so that one step of each group has no known time: it counts like the
+    group's others.
+    """
+    seconds, again_from = 0.0, inf
+    for group in reversed(groups):
+        pace = (group.last_at - group.first_at) / max(1, group.last - group.first)
+        seconds += pace * max(0, min(group.last + 1, again_from) - group.first)
+        again_from = min(again_from, group.first)
+    return seconds
 
 
 def last_of_each(usages: Sequence[Usage]) -> dict[str, list[Usage]]:

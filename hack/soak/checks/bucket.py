@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from soak.checks.training import EFFECT_SECONDS, Expected, hits_near, unsaved
-from soak.groups import groups_of
 from soak.perform import Hit
-from soak.timeline import Step, Stored, Violation
+from soak.timeline import Step, Stored, Violation, groups_of
 
 
 def check_bucket(

@@ -4,9 +4,16 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from soak.groups import groups_of
 from soak.perform import Hit
-from soak.timeline import PodSeen, StatusSeen, Step, Usage, Violation, last_of_each
+from soak.timeline import (
+    PodSeen,
+    StatusSeen,
+    Step,
+    Usage,
+    Violation,
+    groups_of,
+    last_of_each,
+)
 
 # From the end of a fault to the end of a pod: Kubernetes removes the pods of lost nodes late.
 EFFECT_SECONDS = 90.0

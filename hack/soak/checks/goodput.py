@@ -6,9 +6,8 @@ from itertools import pairwise
 from elastic_pytorch_client.reading.goodput import Goodput
 
 from soak.checks.training import EFFECT_SECONDS, Expected, longest_pause
-from soak.groups import groups_of, kept_seconds
 from soak.perform import Hit
-from soak.timeline import StatusSeen, Step, Violation
+from soak.timeline import StatusSeen, Step, Violation, groups_of, kept_seconds
 
 APART = 0.02  # of the job's time, by which the shares may differ besides `unresolved_seconds`
 # Of a shorter job, the operator's delay in hearing of a step would be a larger share.

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from soak.checks.training import EFFECT_SECONDS, Expected, hits_near
-from soak.groups import groups_of
 from soak.perform import Hit
-from soak.timeline import SetUpFailure, StatusSeen, Step, Violation
+from soak.timeline import SetUpFailure, StatusSeen, Step, Violation, groups_of
 
 MOMENT_SECONDS = 5.0  # from a failure to a change of the group that it would cause
 COUNT_SECONDS = 10.0  # from a failure to the status that would count it

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
-from soak.groups import Group, groups_of
 from soak.perform import Hit
-from soak.timeline import INDEX, Done, Step, Violation
+from soak.timeline import INDEX, Done, Group, Step, Violation, groups_of
 
 EFFECT_SECONDS = 20.0  # after a fault's end: a grace period of 10 s, and the detection
 # Between 64-bit parameters: far above what the order of sums changes, far below one sample.

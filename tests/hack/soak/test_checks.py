@@ -6,7 +6,6 @@ from elastic_pytorch_client.reading.goodput import Goodput
 from soak import timeline
 from soak.checks import bucket, cluster, goodput, preparation, training
 from soak.checks.training import Expected
-from soak.groups import groups_of
 from soak.perform import Hit
 from soak.plan import KINDS, SUSPEND
 from soak.timeline import (
@@ -18,6 +17,7 @@ from soak.timeline import (
     Stored,
     Usage,
     Violation,
+    groups_of,
 )
 
 LIBRARY = Expected("job", 1, 3, processes=1, total=6, epochs=2, samples=6, commits=True)

@@ -1,4 +1,4 @@
-from soak.groups import Group, kept_seconds
+from soak.timeline import Group, kept_seconds
 
 
 def test_time_of_steps_that_two_groups_do_again_is_kept_once() -> None:
