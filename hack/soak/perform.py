@@ -18,9 +18,6 @@ class NoTarget(DriverError):
     pass
 
 
-Choose = Callable[[Fault], Awaitable[Target]]
-
-
 @dataclass(frozen=True, slots=True)
 class Hit:
     at: float  # seconds since the epoch
@@ -44,7 +41,7 @@ def pick(number: int, candidates: Sequence[T], what: str) -> T:
 async def perform(
     act: Act,
     kinds: Mapping[str, Kind],
-    choose: Choose,
+    choose: Callable[[Fault], Awaitable[Target]],
     hits: list[Hit],
     say: Say,
     jobs_on: Callable[[str], frozenset[str]],
@@ -54,31 +51,23 @@ async def perform(
     `choose` finds the target of a fault when it is due. `jobs_on` returns the jobs with a pod on a
     node now.
     """
+
+    async def make(fault: Fault) -> None:
+        at, missed = time.time(), ""
+        try:
+            target = await asyncio.wait_for(choose(fault), MAKE_SECONDS)
+        except TROUBLE as error:
+            say(f"{fault.kind} not made: {error}")
+            return
+        say(f"{target.what}{f' for {fault.seconds:.0f} s' if fault.seconds else ''}")
+        try:
+            async with made(target, say):
+                await asyncio.sleep(fault.seconds)
+        except TROUBLE as error:
+            missed = f" (perhaps not: {type(error).__name__} {error})"
+        jobs = target.jobs | jobs_on(target.node) if target.node and target.jobs else target.jobs
+        what, kind = target.what + missed, kinds[fault.kind]
+        hits.append(Hit(at, time.time(), kind, what, jobs, target.pods, target.node))
+
     await asyncio.sleep(act.pause_seconds)
-    await asyncio.gather(
-        *(_make(fault, kinds[fault.kind], choose, hits, say, jobs_on) for fault in act.faults)
-    )
-
-
-async def _make(
-    fault: Fault,
-    kind: Kind,
-    choose: Choose,
-    hits: list[Hit],
-    say: Say,
-    jobs_on: Callable[[str], frozenset[str]],
-) -> None:
-    at, missed = time.time(), ""
-    try:
-        target = await asyncio.wait_for(choose(fault), MAKE_SECONDS)
-    except TROUBLE as error:
-        say(f"{fault.kind} not made: {error}")
-        return
-    say(f"{target.what}{f' for {fault.seconds:.0f} s' if fault.seconds else ''}")
-    try:
-        async with made(target, say):
-            await asyncio.sleep(fault.seconds)
-    except TROUBLE as error:
-        missed = f" (perhaps not: {type(error).__name__} {error})"
-    jobs = target.jobs | jobs_on(target.node) if target.node and target.jobs else target.jobs
-    hits.append(Hit(at, time.time(), kind, target.what + missed, jobs, target.pods, target.node))
+    await asyncio.gather(*map(make, act.faults))
