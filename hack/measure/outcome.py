@@ -1,7 +1,7 @@
 """What a fault has cost a training, by its recorded steps and its job's status. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from elastic_pytorch_client.reading.job_view import JobView
@@ -27,8 +27,7 @@ class Outcome:
     stopped: float  # the sum of such times above STILL_SECONDS
     whole: float | None  # until another group of the wanted size takes a step; None: none did
     repeated: int  # steps
-    round: int = 0  # 0: there is no status
-    rounds: int = 0
+    rounds: int = 0  # 0 without a status
     failures: int = 0
 
 
@@ -53,14 +52,15 @@ def outcome(
     end = next((index for index in others if later[index].world == wanted), None)
     watched = [earlier[-1], *(later if end is None else later[: end + 1])]
     gaps = [b.at - a.at for a, b in pairwise(watched)]
-    found = Outcome(
+    rounds, failures = 0, 0
+    if before is not None and after is not None:
+        rounds, failures = after.round - before.round, after.failures - before.failures
+    return Outcome(
         again=round(later[others[0]].at - at, 3) if others else None,
         pause=round(max(gaps), 3),
         stopped=round(sum(gap for gap in gaps if gap > STILL_SECONDS), 3),
         whole=None if end is None else round(later[end].at - at, 3),
         repeated=sum(change.repeated for change in changes(watched, at)),
+        rounds=rounds,
+        failures=failures,
     )
-    if before is None or after is None:
-        return found
-    rounds, failures = after.round - before.round, after.failures - before.failures
-    return replace(found, round=after.round, rounds=rounds, failures=failures)

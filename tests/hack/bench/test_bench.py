@@ -21,7 +21,7 @@ from measure.outcome import Outcome
 from tests.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "all-reduce" / "job.yaml"
-COST = Outcome(0.4, 0.45, 0.45, 3.0, 7, round=4, rounds=2)
+COST = Outcome(0.4, 0.45, 0.45, 3.0, 7, rounds=2)
 
 
 class Cluster:
