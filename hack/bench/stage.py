@@ -125,7 +125,7 @@ class BenchStage:
     def node_of(self, pod: str) -> str:
         return str(self.watcher.pods[pod]["spec"].get("nodeName", ""))
 
-    async def lone_victim(self, *, leader: bool | None = None) -> str:
+    async def lone_victim(self, *, leader: bool | None) -> str:
         """A member other than rank 0 that is alone on its node, after moving members if necessary.
 
         With `leader`, the leading operator is on that node, with a standby; None: it may be.

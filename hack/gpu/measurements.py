@@ -23,7 +23,7 @@ GROWN, KILLED, LOST = "grown by a new pod", "a process is killed", "a pod is los
 TORCHRUN = "stock torchrun"
 
 
-def _row(what: str, options: Options, how: str, pause: Pause, remark: str = "") -> Row:
+def _row(what: str, options: Options, how: str, pause: Pause, remark: str) -> Row:
     kept = "kept" if pause.kept else "started again"
     return Row(
         what,

@@ -30,7 +30,7 @@ class Told:
             file.seek(self._read)
             whole, end, _ = file.read().rpartition(b"\n")
         self._read += len(whole) + len(end)
-        return objects_of(whole.decode(errors="replace"), "what")
+        return objects_of(whole.decode(errors="replace"))
 
 
 class Recorded:
@@ -59,10 +59,10 @@ def steps_of(lines: Iterable[Mapping[str, Any]]) -> list[Step]:
     return steps
 
 
-def objects_of(line: str, first: str) -> list[dict[str, Any]]:
-    """The complete JSON objects of a line of a log that begin with a key, as json.dumps writes."""
-    begin, objects = f'{{"{first}": ', list[dict[str, Any]]()
-    for rest in line.split(begin)[1:]:
+def objects_of(text: str) -> list[dict[str, Any]]:
+    """The complete JSON objects in a text whose first key is "what", as json.dumps writes them."""
+    begin, objects = '{"what": ', list[dict[str, Any]]()
+    for rest in text.split(begin)[1:]:
         with suppress(ValueError, RecursionError):
             objects.append(json.JSONDecoder().raw_decode(begin + rest)[0])
     return objects

@@ -21,12 +21,12 @@ START_SECONDS = 120.0
 BUILD = ROOT / "hack" / "images" / "object-storage.sh"
 
 
-def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def manifests(job: str, folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
     pod, service = server(
         ("python3", "/scripts/object_server.py", "/notes", str(PORT), url_of(job))
     )
     spec = pod["spec"]
-    spec |= {"nodeName": node, "tolerations": [{"operator": "Exists"}]}
+    spec |= {"nodeName": CONTROL_PLANE, "tolerations": [{"operator": "Exists"}]}
     spec["volumes"] = [
         {"name": "notes", "hostPath": {"path": f"/shared/{folder}"}},
         {"name": "scripts", "configMap": {"name": "scripts"}},
@@ -41,7 +41,7 @@ def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[st
 async def start_server(stage: Stage, job: str) -> None:
     await asyncio.to_thread(subprocess.run, [BUILD], check=True)
     namespace, ask = stage.driver.namespace, stage.driver.api.ask
-    pod, service = manifests(job, namespace, CONTROL_PLANE)
+    pod, service = manifests(job, namespace)
     await ask("POST", f"/api/v1/namespaces/{namespace}/services", service)
     await ask("POST", pods_path(namespace), pod)
     path = pods_path(namespace, pod["metadata"]["name"])

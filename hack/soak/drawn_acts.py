@@ -36,7 +36,7 @@ class Act:
 
 
 def draw(
-    seed: int, seconds: float, kinds: Sequence[Kind], longest_seconds: float = 90.0
+    seed: int, seconds: float, kinds: Sequence[Kind], longest_seconds: float
 ) -> tuple[Act, ...]:
     """Draws acts of about some seconds in all, with faults of less than longest_seconds.
 

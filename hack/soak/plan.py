@@ -45,5 +45,5 @@ SUSPEND = Kind("suspend", "size", "a job is suspended and resumed")
 SETTLED = tuple(kind.name for kind in KINDS.values() if not kind.unsettles)
 
 
-def made_to(jobs: Collection[str], kinds: Iterable[str] = KINDS) -> list[str]:
+def made_to(jobs: Collection[str], kinds: Iterable[str]) -> list[str]:
     return [kind for kind in kinds if not KINDS[kind].job or KINDS[kind].job in jobs]

@@ -26,7 +26,6 @@ from soak.timeline import (
 
 # After a fault's end, or until the next fault: a pause of the training counts as its effect.
 FELT_SECONDS = 30.0
-MEMORY_LIMIT_MIB = 512.0  # the chart's, of an operator
 PERCENT = 90  # of the pauses, between their median and the longest
 
 
@@ -54,7 +53,7 @@ class Seen:
 
 def violations(seen: Seen) -> list[Violation]:
     found = [*seen.violations, *cluster.check_growth(seen.usages)]
-    found += cluster.check_memory(seen.usages, MEMORY_LIMIT_MIB)
+    found += cluster.check_memory(seen.usages)
     found += [Violation("nothing leaks", "", 0.0, f"{name} is left") for name in seen.left]
     found += cluster.check_operators(seen.restarts, seen.hits)
     never = [act for act, count in (seen.hostile or {}).items() if not count]

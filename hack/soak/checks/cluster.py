@@ -23,7 +23,8 @@ BOUNDARY_SECONDS = 10.0  # from the decision on the next group to the last step 
 SETTLED_SECONDS = 60.0  # until a process holds what it needs
 # Connections to as many peers and streams as there are workers, threads of a pool, caches.
 MAY_GROW = {"descriptors": 40, "memory_files": 6, "threads": 12, "resident_mib": 64.0}
-MOST_OF_LIMIT = 0.5  # of the memory that an operator may have
+MEMORY_LIMIT_MIB = 512.0  # the chart's, of an operator
+MOST_OF_LIMIT = 0.5
 # More, for a replica that begins to lead: a connection of each of about twenty agents, or two.
 LEADER_DESCRIPTORS = 40
 
@@ -116,10 +117,11 @@ def check_growth(usages: Sequence[Usage]) -> Iterator[Violation]:
                 yield Violation("nothing leaks", "", samples[-1].at, text)
 
 
-def check_memory(usages: Sequence[Usage], limit_mib: float) -> Iterator[Violation]:
+def check_memory(usages: Sequence[Usage]) -> Iterator[Violation]:
     """No operator needs half of its memory limit: the rest is for larger clusters."""
     for process, samples in last_of_each(usages).items():
         most = max(samples, key=lambda sample: sample.resident_mib)
-        if most.role == "operator" and most.resident_mib >= limit_mib * MOST_OF_LIMIT:
-            text = f"operator {process} held {most.resident_mib:.0f} MiB of {limit_mib:.0f} MiB"
+        if most.role == "operator" and most.resident_mib >= MEMORY_LIMIT_MIB * MOST_OF_LIMIT:
+            limit = f"{MEMORY_LIMIT_MIB:.0f} MiB"
+            text = f"operator {process} held {most.resident_mib:.0f} MiB of {limit}"
             yield Violation("operators stay below half of their memory limit", "", most.at, text)

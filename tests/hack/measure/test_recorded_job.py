@@ -24,7 +24,7 @@ def test_whole_objects_are_found_wherever_in_a_line_they_stand() -> None:
         '{"what": ' + "9" * 5000 + "}": [],
         "\ufffd\x00": [],
     }
-    assert [objects_of(line, "what") for line in lines] == list(lines.values())
+    assert [objects_of(line) for line in lines] == list(lines.values())
 
 
 def test_steps_of_rank_0_have_the_group_that_it_has_joined(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from measure.cluster import LEASE, ClusterDriver
 from measure.recorded_job import scripts
 from soak import drawn_acts
 from soak.__main__ import parse_options
+from soak.checks.cluster import MEMORY_LIMIT_MIB
 from soak.checks.training import Expected
 from soak.drawn_acts import Act, Fault
 from soak.hostile import acts, manifests
@@ -28,7 +29,7 @@ from soak.plan import KINDS
 from soak.report import compare, pauses_by_job, show, to_json
 from soak.stage import Stage
 from soak.timeline import Done, PodSeen, SetUpFailure, StatusSeen, Step, Usage, Violation
-from soak.verdict import MEMORY_LIMIT_MIB, Seen, table, violations
+from soak.verdict import Seen, table, violations
 
 from tests.job_schema import VALIDATOR
 from tests.paths import ROOT
