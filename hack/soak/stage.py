@@ -23,9 +23,8 @@ class Stage:
     seconds: float  # that the jobs train, about
     say: Say
 
-    def running_jobs(self, *, library: bool = False) -> list[str]:
-        jobs = [job for job in self.observer.jobs.values() if not job.ended]
-        return sorted(job.name for job in jobs if not library or job.name in self.library_jobs())
+    def running_jobs(self) -> list[str]:
+        return sorted(job.name for job in self.observer.jobs.values() if not job.ended)
 
     def library_jobs(self) -> set[str]:
         """The jobs whose steps have a generation."""

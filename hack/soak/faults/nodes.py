@@ -56,7 +56,8 @@ async def remove_image(stage: Stage, fault: Fault) -> Target:
 
 async def refuse_writes(stage: Stage, fault: Fault) -> Target:
     """Makes a job's checkpoint folder read-only, which the library handles like a full disk."""
-    jobs = [job for job in stage.running_jobs(library=True) if (stage.folder / job).is_dir()]
+    of_library = stage.library_jobs().intersection(stage.running_jobs())
+    jobs = sorted(job for job in of_library if (stage.folder / job).is_dir())
     job = pick(fault.pick, jobs, "job of the training library with a folder")
 
     async def set_mode(mode: int) -> None:
