@@ -277,10 +277,12 @@ class Stage:
 
     async def _remove_load(self) -> None:
         """Removes generator, jobs, pods and namespace: kwok is slow to confirm graceful ends."""
-        with suppress(ApiError, TimeoutError):
-            await self.api.ask("DELETE", pods_path(NAMESPACE, GENERATOR), {"gracePeriodSeconds": 0})
-        with suppress(ApiError, TimeoutError):
-            await self.api.ask("DELETE", jobs_path(NAMESPACE), {})
-        with suppress(ApiError, TimeoutError):
-            await self.api.ask("DELETE", pods_path(NAMESPACE), {"gracePeriodSeconds": 0})
+        at_once = {"gracePeriodSeconds": 0}
+        for path, body in (
+            (pods_path(NAMESPACE, GENERATOR), at_once),
+            (jobs_path(NAMESPACE), {}),
+            (pods_path(NAMESPACE), at_once),
+        ):
+            with suppress(ApiError, TimeoutError):
+                await self.api.ask("DELETE", path, body)
         await remove_namespace(self.api, NAMESPACE, REMOVAL_SECONDS)
