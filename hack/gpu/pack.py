@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from measure.program import commit_of_checkout
+
 ROOT = Path(__file__).resolve().parents[2]
 PACK = ROOT / ".cluster" / "gpu-pack"
 PACKAGE = ROOT / "worker_image" / "elastic_pytorch"
@@ -67,9 +69,7 @@ def pack(folder: Path) -> None:
     for tests in ("tests", "tests/worker_image"):
         (folder / tests / "__init__.py").touch()
     shutil.copy(Path(__file__).with_name("run.sh"), folder)
-    describe = ("git", "describe", "--always", "--dirty")
-    commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True)
-    (folder / "COMMIT").write_text(commit.stdout)
+    (folder / "COMMIT").write_text(commit_of_checkout())
     with tempfile.TemporaryDirectory() as copy:  # a build leaves files beside its sources
         source = Path(copy, "worker_image")
         built = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from measure import markdown
+from measure.program import new_parser
 
 from outages.picture import picture
 from outages.policies import Policy, Training, course, trained_share
@@ -75,10 +76,7 @@ def percent(share: float) -> str:
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        prog="hack/outages", description=__doc__, formatter_class=formatter
-    )
+    parser = new_parser("outages", __doc__)
     parser.add_argument("--trace", type=Path, metavar="FILE", help="StepFun's fault_trace.json")
     parser.add_argument(
         "--spot",
