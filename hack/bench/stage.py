@@ -71,7 +71,6 @@ class BenchStage:
         return kind.after or kind.replicas
 
     async def recovered(self, kind: "Scenario", at: float) -> None:
-        del at
         await self.whole(self.wanted(kind))
 
     def steps(self, since: float) -> list[Step]:

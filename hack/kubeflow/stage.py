@@ -58,7 +58,6 @@ class KubeflowStage(Stage[Kind]):
         await self._train(SMALLEST if kind.grows else SIZE, RECOVERY_SECONDS)
 
     async def choose(self, kind: Kind, turn: int) -> Target:
-        del turn
         if kind.grows:
             return engine.scale(self._driver, self.name, SIZE)
         pod = self._victim(kind, await self._driver.pods_of(self.name))
@@ -100,12 +99,9 @@ class KubeflowStage(Stage[Kind]):
             await self._driver.commands.kubectl("taint", "node", node, f"{NOTICE}-")
 
     def wanted(self, kind: Kind) -> int:
-        del kind
         return SIZE
 
     async def recovered(self, kind: Kind, at: float) -> None:
-        del kind
-
         def found() -> bool:
             steps = self.record.steps()
             last = next((step.group for step in reversed(steps) if step.at <= at), 0)
@@ -116,7 +112,6 @@ class KubeflowStage(Stage[Kind]):
         await until(found, seconds=RECOVERY_SECONDS, what=what)
 
     def steps(self, since: float) -> list[Step]:
-        del since
         return self.record.steps()
 
     async def explain(self, trial: str) -> None:
