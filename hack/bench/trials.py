@@ -78,7 +78,6 @@ async def run(
     *,
     hopeless: float = inf,
 ) -> None:
-    """Makes trials, each of a kind in its turn, until `hopeless` in a row have failed."""
     failed, again = 0, False
     for kind, turn in ordered:
         if failed >= hopeless:

@@ -84,8 +84,6 @@ def kill_process(job: Job, worker: str) -> None:
 
 
 class Rounds(Job):
-    """A training of agents; the rounds are declared here, as soon as their causes are known."""
-
     def __init__(self, folder: Path, arguments: tuple[Any, ...], **environment: Any) -> None:
         super().__init__(folder, arguments)
         self.operator = ScriptedOperator()

@@ -20,8 +20,6 @@ AWAY_SECONDS = 5.0  # until new pods can start on the node
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A job's use of its time."""
-
     ratio: float  # the time of the kept steps, at the full size, in the whole time
     costs: Sequence[float]  # the rest of the time from each event to the next, in seconds
 

@@ -44,10 +44,7 @@ def index_answers(url: str) -> bool:
 def make_environment(
     folder: Path, root: Path, row: MatrixRow, index: str | None, log: Path
 ) -> Path:
-    """Makes a row's environment in a new folder, and returns its interpreter.
-
-    torch comes from an index of its wheels for the CPU or from PyPI; uv's output goes to a log.
-    """
+    """Returns the interpreter; without an index of torch's wheels, torch comes from PyPI."""
     shutil.rmtree(folder, ignore_errors=True)
     python = folder / "bin" / "python"
     packages: Sequence[str] = PACKAGES

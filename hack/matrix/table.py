@@ -89,7 +89,6 @@ def with_row(page: str, head: str, run: Run, row: Row) -> str:
 
 
 def log_with_row(log: str, head: str, run: Run, row: Row) -> str:
-    """The log with a section that replaces its namesake and those of other commits."""
     written, _, *sections = log.rstrip("\n").split("\n\n") if log else ("", "")
     kept = sections if written.endswith(f" {run.commit}:") else []
     return "\n\n".join([run.text(), head, *_with(kept, row.section())]) + "\n"

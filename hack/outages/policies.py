@@ -13,8 +13,6 @@ Course = Sequence[tuple[float, int]]
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The assumptions for all policies."""
-
     set_up_seconds: float = 300.0  # of a script, until its first step: weights, compilation
     checkpoint_seconds: float = 1800.0  # between two checkpoints on disk
     step_seconds: float = 5.0
@@ -25,8 +23,6 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a job handles the loss of a node."""
-
     title: str
     loss_seconds: float  # the pause after the loss of a node
     growth_seconds: float = 0.0  # the pause when a node joins a smaller group

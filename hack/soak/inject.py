@@ -48,8 +48,6 @@ async def choose(stage: Stage, fault: Fault) -> Target:
 
 
 async def suspend_and_resume(stage: Stage, job: str, hits: list[Hit]) -> None:
-    """Suspends and resumes a job until it has ended or this is cancelled; resumes it finally."""
-
     async def patch(suspend: bool) -> None:
         while True:
             try:

@@ -1,4 +1,4 @@
-"""A run: makes the jobs and the faults, and returns what was seen."""
+"""A run: makes the jobs and the faults, returns what was seen, and removes what it has made."""
 
 import asyncio
 import time
@@ -41,10 +41,7 @@ LOOK_SECONDS = 1.0
 async def run(
     acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Say, *, hostile: bool
 ) -> Seen:
-    """Makes the jobs and the faults, returns what was seen, and removes what it has made.
-
-    Raises Waited if the jobs do not begin to train, or the tenant cannot do all its acts.
-    """
+    """Raises Waited if the jobs do not begin to train, or the tenant cannot do all its acts."""
     async with session("soak", SCRIPTS, say) as made:
         await _insist(partial(remove_tenants, made.driver.api))  # of an earlier run that was killed
         for sort in _made(sorts):

@@ -16,8 +16,6 @@ CLOSE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The promises to a job."""
-
     job: str
     minimum: int
     maximum: int
