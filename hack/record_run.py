@@ -55,16 +55,16 @@ async def record() -> dict[str, Any]:
                     await acts.settle()
                     await act()
             job = {"job": reader.get_job(cluster.namespace, NAME)}
-            around = _surroundings(reader, cluster.namespace, NAME)
+            around = _surroundings(reader, cluster.namespace)
             return {"at": round(time.time(), 2), **job, **around}
 
 
-def _surroundings(reader: MemoryReader, namespace: str, name: str) -> dict[str, Any]:
-    pods = reader.list_pods(namespace, name)
+def _surroundings(reader: MemoryReader, namespace: str) -> dict[str, Any]:
+    pods = reader.list_pods(namespace, NAME)
     named = [pod["metadata"]["name"] for pod in pods]
     return {
         "pods": [_small_pod(pod) for pod in pods],
-        "events": reader.list_events(namespace, names.KIND, name),
+        "events": reader.list_events(namespace, names.KIND, NAME),
         "nodes": reader.list_nodes(),
         "logs": {pod: list(reader.pod_log(namespace, pod, tail_lines=LOG_LINES)) for pod in named},
     }

@@ -158,7 +158,7 @@ def main() -> int:
     rows = {name: known.get(name) or MatrixRow(name) for name in options.rows}
     if options.python:
         rows = {name: row._replace(python=options.python) for name, row in rows.items()}
-    index = CPU_INDEX if index_answers(CPU_INDEX) else None
+    index = CPU_INDEX if index_answers() else None
     LOGS.mkdir(parents=True, exist_ok=True)
     began, failed = run_now(), False
     for name, made in environments(rows, index):

@@ -33,9 +33,9 @@ def pinned(lock: str, names: Sequence[str]) -> list[str]:
     return [f"{name}=={found[name]}" for name in names]
 
 
-def index_answers(url: str) -> bool:
+def index_answers() -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/torch/", timeout=INDEX_SECONDS):
+        with urllib.request.urlopen(f"{CPU_INDEX}/torch/", timeout=INDEX_SECONDS):
             return True
     except OSError:
         return False

@@ -20,6 +20,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
+COLUMNS = 118
 RECORDED = ROOT / "tests" / "plugin" / "recorded"
 # Without the fonts that it would load from the network; the viewer has a monospaced one.
 FORMAT = re.sub(r"@font-face {{.*?}}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
@@ -59,14 +60,14 @@ def draw_screens() -> dict[str, str]:
     of_unbound = show_why(diagnose(unbound.job, seen))
     status = show_status(whole.job, whole.job_events, whole.now)
     return {
-        "status.svg": _terminal(118, {"status char-lm": status}),
-        "why.svg": _terminal(118, {"why too-large": of_large, "why no-volume": of_unbound}),
+        "status.svg": _terminal({"status char-lm": status}),
+        "why.svg": _terminal({"why too-large": of_large, "why no-volume": of_unbound}),
     }
 
 
-def _terminal(columns: int, shown: dict[str, RenderableType]) -> str:
+def _terminal(shown: dict[str, RenderableType]) -> str:
     console = Console(
-        width=columns, record=True, file=StringIO(), force_terminal=True, highlight=False
+        width=COLUMNS, record=True, file=StringIO(), force_terminal=True, highlight=False
     )
     for number, (verb, view) in enumerate(shown.items()):
         prompt = Text("\n$ " if number else "$ ", "green")
