@@ -140,7 +140,6 @@ class World:
         self._check(invariants.check_group(self, group))
 
     def changed(self) -> None:
-        """Something is not as it was: no wait may be skipped for a while."""
         self._changed_at = self.loop.time()
 
     def completed(self, group: Group) -> None:
@@ -164,7 +163,6 @@ class World:
         return running
 
     def is_up(self, pod: Manifest) -> bool:
-        """Whether the node of a pod is heard, or is not known yet."""
         node = self.nodes.nodes.get(pod["spec"].get("nodeName", ""))
         return node is None or node.up
 
@@ -202,7 +200,6 @@ class World:
         self.clock.after(seconds, end)
 
     def troubled_until(self, seconds: float) -> None:
-        """The operator may be late until some seconds from now, and a moment after."""
         self._calm_at = max(self._calm_at, self.loop.time() + seconds + CALM_SECONDS)
 
     def is_troubled(self) -> bool:
@@ -213,7 +210,6 @@ class World:
             process.watches.break_off(kinds)
 
     def kill_process(self, process: Process, seconds: float) -> tuple[float, Callable[[], None]]:
-        """Ends a replica's process; returns when and how it is started again."""
         process.die()
         self.processes.remove(process)
         return seconds, lambda: self._start_process(process.name)
@@ -335,7 +331,6 @@ class World:
         self.processes.append(process)
 
     def _close(self, door: Door) -> None:
-        """The connections to a replica end."""
         for agent in list(self.living_agents()):
             if agent.connected and agent._door is door:
                 agent.disconnect(dropped=True)

@@ -30,7 +30,6 @@ BEFORE, AFTER = a_round(0, 1, 2, number=1), replace(a_round(0, 1, number=2), dec
 def begin(
     before: Round, declared: Round, seen: Observed | None = None, known: Interruption | None = None
 ) -> Interruption:
-    """The interruption that begins or goes on with a round, which must be one."""
     begun = begin_interruption(before, declared, seen or observed(), known)
     assert begun is not None
     return begun
@@ -49,7 +48,6 @@ def advance(
 
 
 def in_words(phases: Mapping[str, float]) -> str:
-    """The seconds of each phase, to a millionth."""
     return ", ".join(f"{phase} {round(seconds, 6):g}" for phase, seconds in phases.items())
 
 
@@ -103,15 +101,15 @@ def test_second_round_before_the_end_is_the_same_interruption() -> None:
     assert again == Interruption(3, "WorkerLost", NOW - 1.0, step_before=96)
 
 
-def ended_at(moment: float) -> Failure:
-    return a_failure(failed_at=moment)
+def ended_at(seconds_ago: float) -> dict[str, Failure]:
+    return {"failure": a_failure(failed_at=NOW - seconds_ago)}
 
 
 @situations(
     "reason, member, since",
     {
-        "when the process ended": ("WorkerFailed", {"failure": ended_at(NOW - 0.4)}, NOW - 0.4),
-        "not before the round": ("WorkerFailed", {"failure": ended_at(NOW - 1e9)}, NOW - 100),
+        "when the process ended": ("WorkerFailed", ended_at(0.4), NOW - 0.4),
+        "not before the round": ("WorkerFailed", ended_at(1e9), NOW - 100),
         "its last word": ("WorkerLost", {"state": "running", "heard_at": NOW - 4.0}, NOW - 4.0),
         "no loss": ("ScaledDown", {"state": "running", "heard_at": NOW - 4.0}, NOW),
         "no silence": ("WorkerLost", {"state": "running", "heard_at": NOW - 1.0}, NOW),
@@ -123,18 +121,14 @@ def ended_at(moment: float) -> Failure:
     },
 )
 def test_when_the_group_was_disturbed(reason: str, member: dict[str, Any], since: float) -> None:
-    agents = [
-        an_agent("w0"),
-        an_agent("w1"),
-        an_agent("w2", **{"state": "failed", "state_since": NOW - 0.1, **member}),
-    ]
-    begun = begin(BEFORE, replace(AFTER, reason=reason), observed(agents=agents))
+    lost = an_agent("w2", **{"state": "failed", "state_since": NOW - 0.1, **member})
+    seen = observed(agents=[an_agent("w0"), an_agent("w1"), lost])
+    begun = begin(BEFORE, replace(AFTER, reason=reason), seen)
     assert begun.since == pytest.approx(since)
 
 
 def test_phases_of_a_loss() -> None:
-    seen = observed(agents=[an_agent("w2", disconnected_since=NOW - 0.2)])
-    begun = begin(BEFORE, AFTER, seen)
+    begun = begin(BEFORE, AFTER, observed(agents=[an_agent("w2", disconnected_since=NOW - 0.2)]))
     fields = {"started_at": NOW + 0.6, "formed_at": NOW + 1.6}
     agents = [
         an_agent("w0", round_=2, state_since=NOW + 0.5, **fields),
@@ -269,7 +263,6 @@ def lose_all(world: Simulation) -> None:
 
 
 def begin_from(world: Simulation, step: int) -> None:
-    """Has the next group begin with a step."""
     world.settle(30)
     progress = Progress(step=step, first_step=step)
     for name in world.members:
