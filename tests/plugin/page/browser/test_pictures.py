@@ -29,7 +29,7 @@ PAGES = {
     "nodes": ("#/nodes", ".nodes tbody tr"),
 }
 WIDTHS = {"": (1280, 1020, "light"), "-dark": (1280, 1020, "dark"), "-narrow": (390, 844, "light")}
-IN_DOCS = ("jobs", "job", "nodes", "training")
+IN_DOCS = ("jobs", "job", "job-dark", "job-narrow", "nodes", "training")
 
 
 def save_small(png: bytes, path: Path) -> None:
