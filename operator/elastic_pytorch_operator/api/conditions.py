@@ -19,7 +19,8 @@ class Condition:
 
 
 def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
-    for each in status.get("conditions") or ():
+    conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
+    for each in conditions:
         if each.get("type") == type_:
             return each
     return {}
