@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_local.faults.outcome import changes
-from elastic_pytorch_local.faults.steps import Step
+from elastic_pytorch_local.faults.steps import Step, changes
 
 STILL_SECONDS = 0.25  # a longer time without a step is a standstill
 

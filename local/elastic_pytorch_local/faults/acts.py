@@ -17,7 +17,7 @@ from elastic_pytorch_local.faults.cost import (
 )
 from elastic_pytorch_local.faults.driver import Driver
 from elastic_pytorch_local.faults.engine import Target
-from elastic_pytorch_local.faults.outcome import Change, changes
+from elastic_pytorch_local.faults.steps import Change, changes
 from elastic_pytorch_local.faults.watcher import Waited, Watcher
 
 T = TypeVar("T")

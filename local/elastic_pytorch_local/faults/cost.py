@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_client.reading.history import HistoryEntry
 
-from elastic_pytorch_local.faults.outcome import Change
-from elastic_pytorch_local.faults.steps import Step
+from elastic_pytorch_local.faults.steps import Change, Step
 
 ON_PURPOSE = (
     "repeated on purpose: each of these changes was announced. The training library repeats none."

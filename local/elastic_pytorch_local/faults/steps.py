@@ -1,4 +1,4 @@
-"""The recorded steps of a training, and the groups that took them. Pure.
+"""The recorded steps of a training, the groups that took them, and their changes. Pure.
 
 Times are from the nodes' clocks. On kind and in local mode these are this machine's, so that they
 compare with each other, and with the time of a fault.
@@ -200,3 +200,32 @@ def steps_per_second(log: StepLog) -> float | None:
     if not own or own[0].at == own[-1].at:
         return None
     return (own[-1].number - own[0].number) / (own[-1].at - own[0].at)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    last: Step  # of the group before
+    first: Step  # of the next group
+
+    @property
+    def pause_seconds(self) -> float:
+        return self.first.at - self.last.at
+
+    @property
+    def repeated(self) -> int:
+        return max(0, self.last.number - self.first.number + 1)
+
+
+def changes(steps: Iterable[Step], since: float) -> list[Change]:
+    """The changes of the group since a moment, in seconds since the epoch.
+
+    Steps of a group after the first step of a later one do not count.
+    """
+    found, last = list[Change](), None
+    for step in steps:
+        if last is not None and step.group < last.group:
+            continue
+        if last is not None and step.group > last.group and step.at > since:
+            found.append(Change(last, step))
+        last = step
+    return found

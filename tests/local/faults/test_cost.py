@@ -8,8 +8,7 @@ from elastic_pytorch_local.faults.cost import (
     step_seconds_before,
     told_cost,
 )
-from elastic_pytorch_local.faults.outcome import Change
-from elastic_pytorch_local.faults.steps import Step
+from elastic_pytorch_local.faults.steps import Change, Step
 
 REPORTED = HistoryEntry(round=2, before=3, workers=2, seconds=0.4, steps_lost=0)
 UNREPORTED = HistoryEntry(round=2, before=3, workers=2, seconds=0.4)

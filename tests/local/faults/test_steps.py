@@ -7,6 +7,7 @@ from elastic_pytorch_local.faults.steps import (
     Started,
     Step,
     StepLog,
+    changes,
     read_worker_line,
     steps_per_second,
 )
@@ -127,3 +128,30 @@ def test_a_script_that_tells_no_group_has_that_of_the_round_and_only_rank_0_coun
     ]
     assert groups_of(StepLog(records).steps()) == [(1, 3, 1, 20), (2, 2, 11, 15)]
     assert StepLog(steps("a", 1, 3, at=1.0, world=0)).steps() == [], "no agent has reported a round"
+
+
+def steps_of(*parts: tuple[float, float, int, int, int]) -> list[Step]:
+    """The steps of groups: from when until when, from which number, of which workers."""
+    counted = [(part, round((part[1] - part[0]) / 0.05)) for part in parts]
+    return [
+        Step(b + 0.05 * n, "a", first + n, world, group)
+        for (b, _, first, world, group), c in counted
+        for n in range(c + 1)
+    ]
+
+
+ONE = (0, 1, 0, 3, 1)
+
+
+def test_a_group_that_has_gone_tells_of_no_further_change() -> None:
+    late = Step(5.02, "b", 22, 3, 1)
+    seen = sorted(
+        [*steps_of(ONE, (5, 6, 18, 2, 2), (8, 9, 38, 3, 3)), late], key=lambda step: step.at
+    )
+    found = changes(seen, 0.99)
+    assert [(each.last.number, each.first.number, each.repeated) for each in found] == [
+        (20, 18, 3),
+        (38, 38, 1),
+    ]
+    assert [each.pause_seconds for each in found] == pytest.approx([4.0, 2.0])
+    assert changes(seen, 6.5) == found[1:]

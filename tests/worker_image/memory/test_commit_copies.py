@@ -147,9 +147,7 @@ def test_an_optimizer_that_is_skipped_costs_nothing(training: Training) -> None:
     """A gradient scaler that has found an infinity."""
     training.step()
     training.state.commit()
-    assert read_newest(training.snapshot)[0].step == 2, (
-        "nobody was seen to step: it is copied in turn"
-    )
+    assert read_newest(training.snapshot)[0].step == 2, "no step was seen: it is copied in turn"
     assert training.lane.begun == 1
 
 
