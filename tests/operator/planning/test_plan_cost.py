@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.actions import PatchStatus
+from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty
+from elastic_pytorch_operator.model.failure import DEVICE_FAULT
 from elastic_pytorch_operator.model.observed import AgentState, Nodes, NodeView, Observed
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.nodes.placement import nodes_for
@@ -35,6 +37,7 @@ FEW, MANY = 100, 400
 # Of the cost, from few workers to four times as many; a scan inside a scan makes it 16.
 MAX_GROWTH = 5.0
 NEWCOMERS = 10
+SURE = AnnouncedEnd("taint spot", Certainty.SURE)
 
 Scenario = Callable[[Job, Observed, int], tuple[Job, Observed]]
 
@@ -143,6 +146,17 @@ def worker_failed(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed
     return job, replace(seen, agents={**seen.agents, name: failed})
 
 
+def devices_failed(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
+    failed = {"state": AgentState.FAILED, "failure": a_failure(exception=DEVICE_FAULT)}
+    agents = {name: replace(agent, **failed) for name, agent in seen.agents.items()}  # type: ignore[arg-type]
+    return job, replace(seen, agents=agents)
+
+
+def nodes_end(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
+    nodes = {name: replace(node, end=SURE) for name, node in seen.nodes.items()}
+    return job, replace(seen, nodes=Nodes(nodes))
+
+
 def all_succeeded(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
     return job, replace(
         seen, agents={n: replace(a, state=AgentState.SUCCEEDED) for n, a in seen.agents.items()}
@@ -196,6 +210,24 @@ def nothing_fits(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]
     return replace(job, status={}), replace(seen, round=None, pods=pods, agents={})
 
 
+def waits_in_vain(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
+    """All pods avoid all nodes, which will end."""
+    job, seen = nothing_fits(*nodes_end(job, seen, workers), workers)
+    avoids = frozenset(seen.nodes)
+    return job, replace(seen, pods=tuple(replace(pod, avoids=avoids) for pod in seen.pods))
+
+
+def starts_failed(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
+    """Two pods in a row have failed to start on a node of their own."""
+    nodes = [Name(f"own-{number}") for number in range(workers)]
+    rejected = {"phase": "Failed", "started": False, "exit_reason": "OutOfcpu", "ended_at": NOW}
+    pods = tuple(
+        replace(pod, **rejected, node=node, failed_starts=(node,))  # type: ignore[arg-type]
+        for pod, node in zip(seen.pods, nodes, strict=True)
+    )
+    return replace(job, status={}), replace(seen, round=None, pods=pods, agents={})
+
+
 def growth(scenario: Scenario, *, newcomers: int = 0, forget: bool = False, **spec: Any) -> float:
     costs = []
     for workers in (FEW, MANY):
@@ -208,7 +240,10 @@ def growth(scenario: Scenario, *, newcomers: int = 0, forget: bool = False, **sp
 
 @pytest.mark.parametrize(
     "scenario",
-    [steady, worker_lost, half_lost, nodes_lost, worker_failed, all_succeeded, larger, smaller],
+    [
+        *(steady, worker_lost, half_lost, nodes_lost, worker_failed, devices_failed, nodes_end),
+        *(all_succeeded, larger, smaller),
+    ],
     ids=lambda s: s.__name__,
 )
 def test_group_that_trains(scenario: Scenario) -> None:
@@ -267,7 +302,11 @@ def test_newcomers() -> None:
     assert growth(larger, newcomers=NEWCOMERS) <= MAX_GROWTH
 
 
-@pytest.mark.parametrize("scenario", [first_round, no_pods, nothing_fits], ids=lambda s: s.__name__)
+@pytest.mark.parametrize(
+    "scenario",
+    [first_round, no_pods, nothing_fits, waits_in_vain, starts_failed],
+    ids=lambda s: s.__name__,
+)
 def test_group_that_has_not_begun(scenario: Scenario) -> None:
     assert growth(scenario, forget=True) <= MAX_GROWTH
 

@@ -6,7 +6,7 @@ of it.
 """
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
@@ -133,8 +133,8 @@ def displaced_workers(objections: Objections, observed: Observed) -> set[str]:
 def failed_again(objections: Objections) -> set[str]:
     """Workers that a device has failed where one had failed another worker before."""
     failed = [each for each in objections if each.cause is DEVICE_FAILED]
-    again = (f for f in failed if any(o.node == f.node and o.since < f.since for o in failed))
-    return {each.worker for each in again}
+    first = {each.node: each.since for each in sorted(failed, key=lambda each: -each.since)}
+    return {each.worker for each in failed if first[each.node] < each.since}
 
 
 def weigh_end(end: AnnouncedEnd | None, time: str) -> Weight:
@@ -174,12 +174,14 @@ def _suspicions(
 
 def _failed_starts(observed: Observed, starts: FailedStarts) -> Iterator[Objection]:
     at_least_at = observed.now - STARTS_FAILED.at_most_seconds
-    recent = {i: pod.ended_at for i, pod in starts.newest.items() if pod.ended_at > at_least_at}
-    often = Counter(node for index in recent for node in starts.nodes[index])
-    for name, count in often.items():
-        if name not in ("", NO_NODE) and count >= FAILED_STARTS_TO_AVOID:
-            there = (ended_at for index, ended_at in recent.items() if name in starts.nodes[index])
-            yield _begin(name, STARTS_FAILED, max(there))
+    failed_at: defaultdict[str, list[float]] = defaultdict(list)
+    for index, pod in starts.newest.items():
+        if pod.ended_at > at_least_at:
+            for name in starts.nodes[index]:
+                failed_at[name].append(pod.ended_at)
+    for name, moments in failed_at.items():
+        if name not in ("", NO_NODE) and len(moments) >= FAILED_STARTS_TO_AVOID:
+            yield _begin(name, STARTS_FAILED, max(moments))
 
 
 def _devices(observed: Observed, known: Objections) -> Iterator[Objection]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
-from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.model.observed import NodeView, Observed
 from elastic_pytorch_operator.planning.nodes.objections import (
     Objections,
     Weight,
@@ -58,17 +58,20 @@ def nodes_to_avoid(observed: Observed, template: Manifest, objections: Objection
 def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
     """The pods that wait for a node and avoid one that lives on, or is the only one left."""
     doubtful = doubtful_nodes(objections)
-
-    def takes(name: str, pod: PodView) -> bool:
+    waiting = [pod for pod in observed.pods if pod.avoids and not pod.node]
+    weights: dict[str, Weight] = {}
+    for name in frozenset[str]().union(*(pod.avoids for pod in waiting)):
         node = observed.nodes.get(name)
-        if node is None or not node.ready or node.unschedulable:
-            return False
-        doubt = Weight.DOUBTFUL if name in doubtful else Weight.ANY
-        weight = max(weigh_end(node.end, observed.time), doubt)
-        return weight is Weight.ANY or (pod.unschedulable and weight is not Weight.NEVER)
-
-    waiting = (pod for pod in observed.pods if pod.avoids and not pod.node)
-    return frozenset(pod.name for pod in waiting if any(takes(name, pod) for name in pod.avoids))
+        if node is not None and node.ready and not node.unschedulable:
+            doubt = Weight.DOUBTFUL if name in doubtful else Weight.ANY
+            weights[name] = max(weigh_end(node.end, observed.time), doubt)
+    good = {name for name, weight in weights.items() if weight is Weight.ANY}
+    left = {name for name, weight in weights.items() if weight is not Weight.NEVER}
+    return frozenset(
+        pod.name
+        for pod in waiting
+        if not pod.avoids.isdisjoint(left if pod.unschedulable else good)
+    )
 
 
 def _others_have_room(avoided: Collection[str], observed: Observed, template: Manifest) -> bool:

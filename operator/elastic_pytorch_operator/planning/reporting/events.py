@@ -1,5 +1,6 @@
 """The events of a job: one for each change."""
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -116,12 +117,18 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
 def record_announcements(
     observed: Observed, before: Objections, after: Objections
 ) -> list[RecordEvent]:
-    events = []
-    for name in sorted(nodes_of(after, ENDS).keys() - nodes_of(before, ENDS).keys()):
-        workers = ", ".join(pod.name for pod in observed.pods if pod.node == name and not pod.ended)
-        note = f"Node {name} {observed.nodes[name].end}. On it: {workers}"
-        events.append(RecordEvent(names.NODE_ENDING, note))
-    return events
+    found = nodes_of(after, ENDS).keys() - nodes_of(before, ENDS).keys()
+    workers: defaultdict[str, list[str]] = defaultdict(list)
+    for pod in observed.pods:
+        if pod.node in found and not pod.ended:
+            workers[pod.node].append(pod.name)
+    return [
+        RecordEvent(
+            names.NODE_ENDING,
+            f"Node {name} {observed.nodes[name].end}. On it: {', '.join(workers[name])}",
+        )
+        for name in sorted(found)
+    ]
 
 
 def record_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
