@@ -22,7 +22,7 @@ from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
 SIGNAL_EXIT_CODES = 126  # and above: not started, or ended by a signal, without notice to peers
 
-STOPPED = re.compile(r"SignalException: .*got signal")
+STOPPED = re.compile(r"SignalException: Process \d+ got signal")
 # The second is torch's error for a surplus worker whose peers are done.
 TOO_LATE = re.compile(r"RendezvousClosedError|RendezvousGracefulExitError|no attribute 'is_failed'")
 NO_RENDEZVOUS = re.compile(r"Rendezvous(Connection|Timeout|State)Error|Dist(Store|Network)Error")
@@ -33,10 +33,11 @@ EXCEPTION = re.compile(r"^(\[rank\d+\]: )?[\w.]*(Error|Exception|Interrupt|Exit)
 
 # Torchrun prints these when it gives up, after the script's own output.
 _CHILD_LOG = re.compile(r"^E\d{4} .*failed \(exitcode: ", re.MULTILINE)
-_RECORDED = re.compile(r"^ *traceback : (Traceback .*?)^=+$", re.MULTILINE | re.DOTALL)
-_RANK = re.compile(r"^ *rank +: (\d+)", re.MULTILINE)
-_EXIT_CODE = re.compile(r"^ *exitcode +: (-?\d+)", re.MULTILINE)
-_PID = re.compile(r"^ *exitcode +: .*\(pid: (\d{1,10})\)", re.MULTILINE)
+_RECORDED = re.compile(r"^ *traceback : (?=Traceback )", re.MULTILINE)
+_RULE = re.compile(r"^=+$", re.MULTILINE)
+# The status takes no larger numbers, and a script may print any.
+_RANK = re.compile(r"^ *rank +: (\d{1,9})\b", re.MULTILINE)
+_EXIT = re.compile(r"^ *exitcode +: (-?\d{1,9}) \(pid: (\d{1,10})\)", re.MULTILINE)
 _SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
 
 
@@ -67,16 +68,16 @@ def read_end(pod: PodView, now: float) -> End:
     """`now` stands for the time of the failure."""
     message = pod.exit_message
     signal = _SIGNAL.search(message)
-    rank, exit_code, pid = _RANK.search(message), _EXIT_CODE.search(message), _PID.search(message)
+    rank, exited = _RANK.search(message), _EXIT.search(message)
     record = FailureRecord(
         worker=pod.name,
         rank=int(rank[1]) if rank else None,
-        exit_code=to_kubelet_code(int(exit_code[1])) if exit_code else pod.exit_code,
+        exit_code=to_kubelet_code(int(exited[1])) if exited else pod.exit_code,
         signal=signal[1] if signal else "",
         message=last_words(message) or f"the container {describe_end(pod)}",
         failed_at=now,
         pod_uid=pod.uid,
-        pid=int(pid[1]) if pid else None,
+        pid=int(exited[2]) if exited else None,
         oom_killed=pod.exit_reason == OOM_KILLED,
     )
     telling = bool(record.signal or EXCEPTION.search(record.message))
@@ -85,9 +86,11 @@ def read_end(pod: PodView, now: float) -> End:
 
 def last_words(message: str) -> str:
     """The end of the script's own output, without torchrun's traceback, which never differs."""
-    recorded = _RECORDED.search(message)
-    if recorded:
-        return recorded[1].strip()
+    # A pattern of both would search the whole rest from each place where one may begin.
+    begun = _RECORDED.search(message)
+    over = _RULE.search(message, begun.end()) if begun else None
+    if begun and over:
+        return message[begun.end() : over.start()].strip()
     given_up = _CHILD_LOG.search(message)
     said = message[: given_up.start()] if given_up else message
     return said.strip() or message.strip()

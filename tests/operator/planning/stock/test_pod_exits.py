@@ -4,6 +4,7 @@ import pytest
 from elastic_pytorch_operator.planning.stock.pod_exits import Manner, last_words, read_end
 
 from tests.operator.builders import NOW, a_dead_pod
+from tests.operator.event_loop_time import MAX_TURN_CALLS, fits
 
 LAUNCH = """\
 Traceback (most recent call last):
@@ -124,6 +125,20 @@ def test_failure_is_told_in_the_scripts_own_words() -> None:
         1,
         61,
     )
+
+
+def test_number_that_the_status_does_not_take_is_not_read() -> None:
+    numbers = "  rank      : 12345678901\n  exitcode  : -12345678901 (pid: 12345678901)\n"
+    record = read_end(a_dead_pod(0, exit_message=f"{numbers}{gave_up(BOOM)}"), NOW).record
+    assert (record.rank, record.exit_code, record.pid) == (1, 1, 61)
+
+
+@pytest.mark.parametrize(
+    "begun", ["  traceback : Traceback \n", "SignalException: ", "  exitcode  : 1 (", "E1121 failed ("]
+)
+def test_what_begins_again_and_again_is_not_searched_as_often(begun: str) -> None:
+    pod = a_dead_pod(0, exit_message=(begun * 4096)[:4096])
+    assert fits(lambda: read_end(pod, NOW), MAX_TURN_CALLS / 40), "a thousand pods may say so"
 
 
 def test_recorded_traceback_is_preferred() -> None:
