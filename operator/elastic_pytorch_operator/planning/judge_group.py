@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api.times import earliest
-from elastic_pytorch_operator.model.failure import FailureRecord, dated
+from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.completion import (
     Departures,
@@ -94,7 +94,6 @@ def _count_failures(
 ) -> Budget:
     steps = (agent.progress.step for agent in observed.agents_in(observed.round))
     step = max((step for step in steps if step is not None), default=None)
-    pods = [dated(record, observed) for record in pods]
     cause = stall.cause if stall is not None else failure.cause
     round_ = observed.round
     lasted = observed.now - round_.declared_at if round_ and round_.size else 0.0
@@ -106,7 +105,7 @@ def _count_failures(
     crashed = lasted < CRASH_LOOP_SECONDS
     there = [pod.uid for pod in observed.pods]
     if round_ is not None and cause is not None:
-        cause = rule_on_worker(dated(cause, observed), observed, job.rules)
+        cause = rule_on_worker(cause, observed, job.rules)
         back_off = crashed or failure.echoes_only
         budget = budget.after_round(round_.number, cause, observed.now, back_off=back_off)
     return budget.after_pods(pods, there, observed.now, back_off=crashed)

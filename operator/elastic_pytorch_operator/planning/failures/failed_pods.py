@@ -11,6 +11,7 @@ from elastic_pytorch_operator.model.failure import (
     OOM_KILLED,
     FailureRecord,
     Fault,
+    dated,
     describe_end,
     failed_to_prepare,
     fault_of_pod,
@@ -33,7 +34,8 @@ def rule_on_worker(
 ) -> FailureRecord:
     pod = observed.pods_by_name.get(cause.worker)
     restarts = pod.group_restarts if pod else 0
-    return replace(cause, rule=find_rule(rules, cause.exit_code), group_restarts=restarts)
+    rule = find_rule(rules, cause.exit_code)
+    return replace(dated(cause, observed), rule=rule, group_restarts=restarts)
 
 
 def ended_pods(observed: Observed) -> list[FailureRecord]:
@@ -112,7 +114,7 @@ def judge_pods(
             message = f"{candidate.why} ({matched})"
             record = _record(pod, None, message, observed.now, Fault.PLACE)
             records.append(replace(record, rule=rule, group_restarts=pod.group_restarts))
-    return records
+    return [dated(record, observed) for record in records]
 
 
 def leaving_members(

@@ -19,7 +19,16 @@ from elastic_pytorch_operator.planning.failures.failed_pods import (
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers, without_victims
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, parse_rules
 
-from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, a_round, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    TIME,
+    a_dead_pod,
+    a_failure,
+    a_pod,
+    a_round,
+    an_agent,
+    observed,
+)
 from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
 from tests.situations import situations
 
@@ -146,6 +155,8 @@ def test_lost_pod_in_words() -> None:
     assert str(record) == "w0 is being deleted (DisruptionTarget=True)"
     assert record.as_status() == {
         "worker": "w0",
+        "node": "node-0",
+        "time": TIME,
         "message": "is being deleted (DisruptionTarget=True)",
     }
 
