@@ -173,7 +173,7 @@ def _without_set_up(
     If another member needs new processes as well, the group waits for them anyway. If no member
     goes on, all have failed alike.
     """
-    going_on = [candidate for candidate in stay if not candidate.at_fault]
+    going_on = [candidate for candidate in stay if candidate.failure is None]
     kept = all(candidate.keeps_processes for candidate in going_on)
     if not (job.prepare_seconds and going_on and kept):
         return []

@@ -55,9 +55,8 @@ class Candidate:
     round: int = 0  # the newest that its agent has taken up
     restarts: int = 0  # of its processes by its agent
     failed: bool = False  # in the current round
-    at_fault: bool = False  # it has failed by itself, not as an echo of another failure
     keeps_processes: bool = False  # they can join another group without a restart
-    failure: str = ""  # the last line of a failure that is no echo
+    failure: str | None = None  # the last line of one that is no echo of another failure
     failed_since: float = 0.0
     container_runs: bool = False
     recheck_at: float | None = None
@@ -129,9 +128,8 @@ def assess_workers(
                 round=agent.round if agent else 0,
                 restarts=agent.restarts if agent else 0,
                 failed=failed is not None,
-                at_fault=bool(failed and fault_of_worker(failed.failure) is not Fault.ECHO),
                 keeps_processes=agent.keeps_processes if agent else False,
-                failure=_last_line(failed) if failed else "",
+                failure=_last_line(failed) if failed else None,
                 failed_since=failed.state_since if failed else 0.0,
                 container_runs=bool(pod and pod.started),
                 recheck_at=assessment.recheck_at,
@@ -164,10 +162,10 @@ def without_victims(
     return tuple(map(leaving, candidates))
 
 
-def _last_line(agent: AgentView) -> str:
+def _last_line(agent: AgentView) -> str | None:
     failure = agent.failure
     if failure is None or fault_of_worker(failure) is Fault.ECHO:
-        return ""
+        return None
     lines = (failure.message or failure.traceback).strip().splitlines()
     return lines[-1].strip() if lines else ""
 
