@@ -17,7 +17,6 @@ from elastic_pytorch_operator.model.actions import (
 from elastic_pytorch_operator.model.failure import (
     FailureRecord,
     Fault,
-    dated,
     fault_of_pod,
     name_end,
 )
@@ -64,9 +63,8 @@ from elastic_pytorch_operator.planning.stock.rendezvous import (
 )
 from elastic_pytorch_operator.planning.workers.liveness import (
     Candidate,
-    Liveness,
     assess_workers,
-    is_outage,
+    has_lost_node,
 )
 from elastic_pytorch_operator.planning.workers.worker_pods import (
     Going,
@@ -90,6 +88,7 @@ class _View:
     candidates: tuple[Candidate, ...]  # those that run are ready
     lost: frozenset[str]  # pods of workers and stores whose end no node will ever report
     running: tuple[PodView, ...]  # of the current rendezvous
+    ends: tuple[End, ...]  # of all that have ended
     rendezvous: Rendezvous
     starts: FailedStarts
 
@@ -102,14 +101,14 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     objections = find_objections(job, view.observed, view.candidates, view.starts, ())
     doubted = {each.node for each in objections}
     going = Going(displaced=displaced_pods(job, observed, target.quota), doubted=doubted)
-    number = view.rendezvous.number
     # Ended pods are kept for their logs.
-    pods = (pod for pod in view.observed.pods if pod.ended or pod.rendezvous == number)
+    pods = (p for p in observed.pods if p.ended or p.rendezvous == stock.rendezvous)
     serving = replace(view.observed, pods=tuple(pods))
     replicas = plan_replicas(job, target, serving, view.candidates, going)
-    stock = replace(stock, victims=stock.victims | replicas.victims)
-    ended = _ended_pods(view.observed)
-    failed = judge_pods(view.observed, view.candidates, job.rules, ended, stock.victims)
+    there = observed.pods_by_name.keys() | view.observed.ranks.keys()
+    victims = (memory.departures.victims | replicas.victims) & there
+    ended = _ended_pods(view.ends)
+    failed = judge_pods(view.observed, view.candidates, job.rules, ended, victims)
     budget, stock, events = _understand(view, memory.budget, stock, failed)
     group, settled_at = next_group(
         job,
@@ -117,10 +116,9 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         stock.group,
         view.running,
         {c.worker: c.why for c in view.candidates},
-        stock.victims,
+        victims,
         observed.now,
     )
-    changed = group.round if group.round is not view.observed.round else None
     stock = replace(stock, group=group)
     before = memory
     since = active_since(target, observed.now, memory.moments.active_since)
@@ -130,7 +128,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         answers=memory.answers.about(job.generation),
         budget=budget,
         stock=stock,
-        departures=Departures(stock.victims, excused),
+        departures=Departures(victims, excused),
         moments=replace(memory.moments, active_since=since),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory)
@@ -148,7 +146,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         over_at = stock.over_since + EXIT_REPORT_SECONDS if stock.over_since is not None else 0.0
         times = (over_at, stock.backoff_until, budget.backoff_until, *pauses)
         rechecks += [time for time in times if time > observed.now]
-    declared = changed if changed and changed.reason else None
+    declared = group.round if group.round is not view.observed.round else None
     news = find_news(before, memory, declared, ending)
     actions += record_events(job, target, view.observed, news)
     write, write_at = status_write(job, status, observed, memory.written)
@@ -161,9 +159,8 @@ def _look(
 ) -> tuple[_View, StockMemory]:
     now, number, known = observed.now, current_number(job, observed), memory.stock
     observed = replace(observed, round=known.group.round if known else None)
-    outage = is_outage(observed.nodes)
     pods = (*observed.pods, *observed.stores)
-    lost = frozenset(pod.name for pod in pods if _node_lost(pod, observed, outage=outage))
+    lost = frozenset(pod.name for pod in pods if not pod.ended and has_lost_node(pod, observed))
     mine = [pod for pod in observed.pods if pod.rendezvous == number and pod.name not in lost]
     running = [pod for pod in mine if pod.started and not (pod.ended or pod.deleting)]
     if known is None:
@@ -178,14 +175,17 @@ def _look(
     else:
         there = {pod.name for pod in (*running, *(pod for pod in observed.pods if pod.ended))}
         stock = replace(known, disturbed=known.disturbed or not known.group.running <= there)
-    candidates = tuple(map(_ready_if_running, assess_workers(observed, stock=True)))
-    rendezvous = judge_rendezvous(job, observed, lost, number, disturbed=stock.disturbed)
+    ends = tuple(read_end(pod, now) for pod in observed.pods if pod.ended)
+    rendezvous = judge_rendezvous(job, observed, ends, lost, number, disturbed=stock.disturbed)
     if rendezvous.phase in (Phase.FINISHING, Phase.DONE):
         running += [pod for pod in observed.pods if pod.rendezvous == number and pod.succeeded]
     elif rendezvous.phase is Phase.OVER:
         running = []  # none that still runs will be in the next group
-    starts = find_failed_starts(observed, stock=True)
-    return _View(job, target, observed, candidates, lost, tuple(running), rendezvous, starts), stock
+    candidates, starts = assess_workers(observed), find_failed_starts(observed)
+    view = _View(
+        job, target, observed, candidates, lost, tuple(running), ends, rendezvous, starts
+    )
+    return view, stock
 
 
 def _understand(
@@ -197,8 +197,7 @@ def _understand(
     if not over and all(record.pod_uid in budget.counted_pods for record in pods):
         budget = budget.after_steady_round(now - stock.since)
     there = [pod.uid for pod in view.observed.pods]
-    failed = [dated(record, view.observed) for record in pods]
-    budget = budget.after_pods(failed, there, now, back_off=now - stock.since < CRASH_LOOP_SECONDS)
+    budget = budget.after_pods(pods, there, now, back_off=now - stock.since < CRASH_LOOP_SECONDS)
     if not over:
         return budget, stock, []
     if stock.over_since is None:
@@ -208,12 +207,12 @@ def _understand(
         return budget, stock, []
     cause = rendezvous.cause
     if cause is not None and rendezvous.counts and not cause.pod.ended_before_takeover:
-        record = rule_on_worker(dated(cause.record, view.observed), view.observed, view.job.rules)
-        budget = budget.after_round(rendezvous.number, record, now, back_off=True)
+        record = rule_on_worker(cause.record, view.observed, view.job.rules)
+        budget = budget.after_round(stock.rendezvous, record, now, back_off=True)
         # Torchrun itself has restarted the script as often as the job allows.
         if cause.gave_up and action_on(record) is FailureAction.COUNT:
             budget = replace(budget, failures=max(budget.failures, view.job.max_failures + 1))
-    note = f"Rendezvous {rendezvous.number} is over, all workers begin a new one: {rendezvous.why}"
+    note = f"Rendezvous {stock.rendezvous} is over, all workers begin a new one: {rendezvous.why}"
     event = RecordEvent(names.RENDEZVOUS_OVER, note, warning=True)
     return budget, replace(stock, understood=True), [event]
 
@@ -223,7 +222,7 @@ def _exits_collected(view: _View, stock: StockMemory) -> bool:
     if view.observed.now >= stock.over_since + EXIT_REPORT_SECONDS:
         return True
     started = (pod for pod in view.alive(view.observed.pods) if pod.started)
-    return not any(pod.rendezvous == view.rendezvous.number for pod in started)
+    return not any(pod.rendezvous == stock.rendezvous for pod in started)
 
 
 def _decide_ending(
@@ -248,10 +247,8 @@ def _decide_ending(
     )
 
 
-def _ended_pods(observed: Observed) -> list[FailureRecord]:
-    ends = [read_end(pod, observed.now) for pod in observed.pods if pod.ended]
-    left = [end for end in ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
-    return [_judged(end) for end in left]
+def _ended_pods(ends: Iterable[End]) -> list[FailureRecord]:
+    return [_judged(end) for end in ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
 
 
 def _judged(end: End) -> FailureRecord:
@@ -265,7 +262,7 @@ def _judged(end: End) -> FailureRecord:
 def _pod_actions(
     view: _View, replicas: Replicas, stock: StockMemory, memory: Memory
 ) -> list[Action]:
-    job, observed, number = view.job, view.observed, view.rendezvous.number
+    job, observed, number = view.job, view.observed, stock.rendezvous
     gang = plan_pod_group(job, view.target, observed, memory.answers.failed)
     backing_off = observed.now < max(memory.budget.backoff_until, stock.backoff_until)
     may_create = not view.target.stopped and not backing_off and not gang.holds_pods
@@ -315,17 +312,3 @@ def _pod_actions(
         if pod.name in doomed and not pod.deleting and goes:
             actions.append(DeletePod(pod.name, pod.uid, doomed[pod.name]))
     return actions
-
-
-def _ready_if_running(candidate: Candidate) -> Candidate:
-    if candidate.liveness is Liveness.STARTING and candidate.container_runs:
-        return replace(candidate, liveness=Liveness.READY)
-    return candidate
-
-
-def _node_lost(pod: PodView, observed: Observed, *, outage: bool) -> bool:
-    """A NotReady node may only have lost its connection, until its taint evicts the pod."""
-    node = observed.nodes.get(pod.node)
-    if node is None or pod.ended:
-        return False
-    return node.removed or (not node.ready and pod.deleting and not outage)

@@ -36,13 +36,13 @@ class FailedStarts:
 NONE_FAILED = FailedStarts()
 
 
-def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStarts:
+def find_failed_starts(observed: Observed) -> FailedStarts:
     ended = sorted((p for p in observed.pods if p.ended), key=lambda pod: pod.created_at)
     newest = {pod.index: pod for pod in ended if not pod.deleting}
     nodes = {
         index: before_and_now
         for index, pod in newest.items()
-        if (before_and_now := _failed_on(pod, observed, stock=stock))
+        if (before_and_now := _failed_on(pod, observed))
     }
     failed = {index: newest[index] for index in nodes}
     return FailedStarts(
@@ -80,18 +80,18 @@ def describe_failed_start(pod: PodView) -> str:
     return f"{describe_end(pod)}{f': {said}' if said else ''}"
 
 
-def _failed_to_start(pod: PodView, observed: Observed, *, stock: bool) -> bool:
-    if stock:
+def _failed_to_start(pod: PodView, observed: Observed) -> bool:
+    if pod.stock:
         return pod.phase == "Failed" and (
             pod.exit_code is None or pod.exit_reason in RUNTIME_REASONS
         )
     return not has_spoken(pod, observed) or failed_to_prepare(pod, observed)
 
 
-def _failed_on(pod: PodView, observed: Observed, *, stock: bool) -> tuple[str, ...]:
+def _failed_on(pod: PodView, observed: Observed) -> tuple[str, ...]:
     if pod.ended_before_takeover:
         return pod.failed_starts
-    if _failed_to_start(pod, observed, stock=stock):
+    if _failed_to_start(pod, observed):
         node = pod.node
     elif has_own_end(pod) and pod.ended_at < pod.created_at + LASTING_SECONDS:
         node = NO_NODE

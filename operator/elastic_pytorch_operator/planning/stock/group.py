@@ -5,7 +5,7 @@ events of all jobs are alike.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.known_workers import RUNNING, known_workers
@@ -90,7 +90,6 @@ class StockMemory:
     since: float
     disturbed: bool  # it has lost workers, perhaps before this operator began
     group: StockGroup
-    victims: frozenset[str] = field(default_factory=frozenset)  # surplus workers, deleted
     in_a_row: int = 0  # rendezvous before it that were soon over
     over_since: float | None = None
     understood: bool = False  # the cause of its end is known, and counted

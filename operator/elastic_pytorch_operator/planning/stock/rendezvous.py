@@ -4,14 +4,14 @@ Stock torchrun closes its rendezvous when one of its agents ends, with success o
 closed, so a later worker can only join a new one.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.actions import DeletePod
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, End, Manner, read_end
+from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, End, Manner
 from elastic_pytorch_operator.spec.job import Job
 
 
@@ -24,7 +24,6 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    number: int  # from 1
     phase: Phase
     why: str = ""  # it has ended, for people
     cause: End | None = None  # of the worker to blame
@@ -38,11 +37,17 @@ def current_number(job: Job, observed: Observed) -> int:
 
 
 def judge_rendezvous(
-    job: Job, observed: Observed, lost: Collection[str], number: int, *, disturbed: bool
+    job: Job,
+    observed: Observed,
+    ends: Iterable[End],
+    lost: Collection[str],
+    number: int,
+    *,
+    disturbed: bool,
 ) -> Rendezvous:
     """`lost` pods have not ended, but are gone with their nodes."""
     pods = [pod for pod in observed.pods if pod.rendezvous == number]
-    ends = [read_end(pod, observed.now) for pod in pods if pod.ended]
+    ends = [end for end in ends if end.pod.rendezvous == number]
     runs = [pod for pod in pods if pod.started and not pod.ended and pod.name not in lost]
     closing = [end for end in ends if end.manner in CLOSING]
     succeeded = [end for end in ends if end.manner is Manner.SUCCEEDED]
@@ -51,26 +56,26 @@ def judge_rendezvous(
     guilty.sort(key=lambda end: (not end.gave_up, not end.telling))
     peer_lost = [end for end in closing if end.manner is Manner.PEER_LOST]
     if guilty:
-        return Rendezvous(number, Phase.OVER, str(guilty[0].record), guilty[0], counts=True)
+        return Rendezvous(Phase.OVER, str(guilty[0].record), guilty[0], counts=True)
     if succeeded and runs:
-        return Rendezvous(number, Phase.FINISHING)
+        return Rendezvous(Phase.FINISHING)
     if succeeded and peer_lost:
         why = f"{succeeded[0].pod.name} had returned while others still trained"
-        return Rendezvous(number, Phase.OVER, why, peer_lost[0], counts=True)
+        return Rendezvous(Phase.OVER, why, peer_lost[0], counts=True)
     if succeeded:
         # Workers that were shut out or lost were no longer in the group, whose members wait for
         # each other before they exit.
-        return Rendezvous(number, Phase.DONE)
+        return Rendezvous(Phase.DONE)
     if peer_lost and not disturbed:
-        return Rendezvous(number, Phase.OVER, str(peer_lost[0].record), peer_lost[0], counts=True)
+        return Rendezvous(Phase.OVER, str(peer_lost[0].record), peer_lost[0], counts=True)
     stores = (s for s in observed.stores if s.rendezvous == number and s.name not in lost)
     stored = job.backend != names.BACKEND_C10D or any(not (s.ended or s.deleting) for s in stores)
     if pods and not stored:
-        return Rendezvous(number, Phase.OVER, "the pod of its c10d store has been lost")
+        return Rendezvous(Phase.OVER, "the pod of its c10d store has been lost")
     if closing:
         first = (peer_lost or closing)[0]
-        return Rendezvous(number, Phase.OVER, _blameless(first, disturbed), first)
-    return Rendezvous(number, Phase.OPEN)
+        return Rendezvous(Phase.OVER, _blameless(first, disturbed), first)
+    return Rendezvous(Phase.OPEN)
 
 
 def _blameless(end: End, disturbed: bool) -> str:

@@ -83,33 +83,21 @@ class Candidate:
 
 
 def assess_workers(
-    observed: Observed,
-    suspected_since: Mapping[str, float] = MappingProxyType({}),
-    *,
-    stock: bool = False,
+    observed: Observed, suspected_since: Mapping[str, float] = MappingProxyType({})
 ) -> tuple[Candidate, ...]:
     """Assesses all worker pods, and the members of the round whose pods no longer exist.
 
     Args:
         suspected_since: by nodes that have probably died.
-        stock: without agents, a NotReady node counts once its taint has evicted the pod.
     """
     pods, members = observed.pods_by_name, observed.ranks
     number = observed.round.number if observed.round else 0
-    outage = is_outage(observed.nodes)
     silences = Silences(observed)
     candidates = []
     for name in (*pods, *(m for m in members if m not in pods)):
         pod, agent = pods.get(name), observed.agents.get(name)
-        assessment = _assess(
-            pod,
-            agent,
-            observed,
-            silences,
-            suspected_since=suspected_since.get(pod.node) if pod else None,
-            outage=outage,
-            stock=stock,
-        )
+        since = suspected_since.get(pod.node) if pod else None
+        assessment = _assess(pod, agent, observed, silences, since)
         failed = None
         if agent and agent.state is AgentState.FAILED and agent.round == number and name in members:
             failed = agent
@@ -183,10 +171,7 @@ def _assess(
     agent: AgentView | None,
     observed: Observed,
     silences: Silences,
-    *,
     suspected_since: float | None,
-    outage: bool,
-    stock: bool,
 ) -> _Assessment:
     now = observed.now
     if pod is None:
@@ -194,13 +179,12 @@ def _assess(
     if pod.ended:
         end = describe_end(pod, succeeded=has_succeeded(pod.name, observed))
         return _Assessment(Liveness.GONE, end)
-    node, node_until = observed.nodes.get(pod.node), math.inf
-    unready = node is not None and not (node.ready or outage or (stock and not pod.deleting))
-    if node is not None and (node.removed or unready):
+    node_until = math.inf
+    if has_lost_node(pod, observed):
         node_until = silences.since(LOST_NODE, agent.heard_at).until if agent else now
         if now >= node_until:
             why = f"is on node {pod.node}, which is not ready"
-            if node.removed:
+            if observed.on_removed_node(pod):
                 why = f"was on node {pod.node}, which has been removed"
             return _Assessment(Liveness.GONE, why)
     if pod.deleting:
@@ -218,7 +202,8 @@ def _assess(
         return _Assessment(Liveness.STARTING, recheck_at=silence.until, unheard=True)
     if agent is None or not pod.address:
         if suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
-            return _Assessment(Liveness.STARTING)
+            runs = pod.stock and pod.started
+            return _Assessment(Liveness.READY if runs else Liveness.STARTING)
         lost_at = max(suspected_since, pod.created_at) + NOT_STARTED.at_most_seconds
         if now >= lost_at:
             return _Assessment(Liveness.GONE, NOT_STARTED.why.format(node=pod.node))
@@ -267,6 +252,18 @@ def settled_at(
     arriving = any(c.liveness is Liveness.STARTING and c.container_runs for c in candidates)
     settled = max(since) + settle_seconds
     return max(settled, min(since) + FIRST_REPORT.at_least_seconds) if arriving else settled
+
+
+def has_lost_node(pod: PodView, observed: Observed) -> bool:
+    """Whether a pod's node has been removed, or is NotReady for itself alone.
+
+    With stock torchrun, it may only have lost its connection, until its taint evicts the pod.
+    """
+    node = observed.nodes.get(pod.node)
+    if node is None:
+        return False
+    stays = node.ready or is_outage(observed.nodes) or (pod.stock and not pod.deleting)
+    return node.removed or not stays
 
 
 def is_outage(nodes: Nodes) -> bool:

@@ -102,8 +102,9 @@ def test_pause_grows(before: int, pause_seconds: float) -> None:
 
 
 def test_stock_worker_has_failed_to_start_if_the_kubelet_says_so() -> None:
-    pods = [failed(0), failed(1, **START_ERROR), failed(2, exit_code=1, exit_reason="Error")]
-    assert set(find_failed_starts(observed(pods), stock=True).nodes) == {0, 1}
+    ends: list[dict[str, object]] = [{}, START_ERROR, {"exit_code": 1, "exit_reason": "Error"}]
+    pods = [failed(index, rendezvous=1, **end) for index, end in enumerate(ends)]
+    assert set(find_failed_starts(observed(pods)).nodes) == {0, 1}
 
 
 SIX = ("node-0",) * 5  # and this one

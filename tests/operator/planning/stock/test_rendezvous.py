@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.actions import DeletePod
 from elastic_pytorch_operator.model.observed import NodeView, PodView
+from elastic_pytorch_operator.planning.stock.pod_exits import read_end
 from elastic_pytorch_operator.planning.stock.rendezvous import (
     Phase,
     Rendezvous,
@@ -12,7 +13,7 @@ from elastic_pytorch_operator.planning.stock.rendezvous import (
 )
 from elastic_pytorch_operator.spec.job import Job
 
-from tests.operator.builders import a_dead_pod, a_job, a_pod, observed
+from tests.operator.builders import NOW, a_dead_pod, a_job, a_pod, observed
 from tests.operator.planning.stock.test_pod_exits import BOOM, GLOO, gave_up
 from tests.situations import situations
 
@@ -45,7 +46,9 @@ def judged(
     lost: tuple[str, ...] = (),
 ) -> Rendezvous:
     job: Job = a_job(**(C10D if stores else ETCD))
-    return judge_rendezvous(job, observed(pods, stores=stores), lost, 1, disturbed=disturbed)
+    ends = [read_end(pod, NOW) for pod in pods if pod.ended]
+    seen = observed(pods, stores=stores)
+    return judge_rendezvous(job, seen, ends, lost, 1, disturbed=disturbed)
 
 
 DONE, KILLED = ended(0, exit_code=0), ended(1, exit_code=137)
