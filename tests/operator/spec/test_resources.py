@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
-from elastic_pytorch_operator.planning.reporting.status import world_size
+from elastic_pytorch_operator.planning.reporting.status import processes_of_a_worker
 from elastic_pytorch_operator.spec.resources import (
     count_accelerators,
     is_process_count,
@@ -11,7 +11,7 @@ from elastic_pytorch_operator.spec.resources import (
     uses_accelerators,
 )
 
-from tests.operator.builders import a_job, a_round, a_worker_pod
+from tests.operator.builders import a_job, a_worker_pod
 
 
 def asking(limits: object = None, requests: object = None) -> dict[str, Any]:
@@ -150,9 +150,9 @@ def test_pods_run_a_process_for_each_accelerator_of_the_training_container(
     assert value == processes
 
 
-def test_world_size_counts_them_before_an_agent_has_spoken() -> None:
+def test_they_are_known_before_an_agent_has_spoken() -> None:
     job = a_job(template={"spec": {"containers": [asking({"nvidia.com/gpu": 8})]}})
-    assert world_size(a_round(0, 1), (), job) == 16
+    assert processes_of_a_worker((), job) == 8
 
 
 def asks(restart: str | None = None, **requests: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import Condition
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.planning.failures.start_backoff import (
-    NONE_FAILED,
     FailedStarts,
     describe_failed_start,
 )
@@ -22,10 +21,9 @@ MAX_REASONS = 8  # in a message: each pod may have one of its own
 def explain_shortage(
     pods: Sequence[PodView],
     speaking: Container[str],
-    refusal: str = "",
-    starts: FailedStarts = NONE_FAILED,
-    preparing: Container[str] = (),
-    torn: Container[str] = (),
+    starts: FailedStarts,
+    preparing: Container[str],
+    torn: Container[str],
 ) -> str:
     """One clause for each cause, the most frequent first; `speaking` pods are known to be up."""
     groups: dict[str, int] = defaultdict(int)
@@ -57,8 +55,6 @@ def explain_shortage(
     clauses = [f"{_pods(count)}: {reason}" for reason, count in counted[:MAX_REASONS]]
     if others := sum(count for _, count in counted[MAX_REASONS:]):
         clauses.append(f"{_pods(others)}: other reasons")
-    if refusal:
-        clauses.append(refusal)
     return "; ".join(clauses)
 
 

@@ -120,7 +120,7 @@ def describe_job(
         **_occasional_fields(job, findings),
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
         "round": round_.number if round_ else int(old.get("round", 0)),
-        "worldSize": 0 if paused else world_size(round_, agents, job),
+        "worldSize": size * processes_of_a_worker(agents, job),
         "failures": budget.failures,
         "totalFailures": budget.total,
         **workers,
@@ -152,7 +152,9 @@ def describe_job(
         conditions = ended(ending.reason, ending.message, complete=ending.complete)
         status |= {"completionTime": observed.time, "worldSize": 0}
     else:
-        conditions = _conditions(job, observed, live, round_, size, findings, unheard, unsaved)
+        conditions = _conditions(
+            job, observed, live, round_, size, findings, ready - ready_spares, unheard, unsaved
+        )
         conditions = with_ignored_fields(conditions, job)
     status["conditions"] = merge_conditions(
         old, conditions, generation=job.generation, time=observed.time
@@ -182,12 +184,6 @@ def count_spares(job: Job, target: Target, workers: int) -> int:
     return 0 if target.stopped else min(job.spares, max(0, workers - target.size))
 
 
-def world_size(round_: Round | None, agents: Sequence[AgentView], job: Job) -> int:
-    if round_ is None:
-        return 0
-    return round_.size * processes_of_a_worker(agents, job)
-
-
 def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
     processes = max((agent.local_world_size for agent in agents), default=0)
     return processes or (int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1)
@@ -200,6 +196,7 @@ def _conditions(
     round_: Round | None,
     size: int,
     findings: Findings,
+    ready: int,
     unheard: bool,
     unsaved: str,
 ) -> list[Condition]:
@@ -222,9 +219,10 @@ def _conditions(
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
     preparing = {n for n, agent in observed.agents.items() if agent.state is AgentState.PREPARING}
     pods = (*observed.pods, *observed.stores)
-    missing = explain_shortage(pods, speaking, refusal, findings.starts, preparing, findings.torn)
-    shortage = "; ".join(filter(None, (apart, missing, explain_lack(target.quota))))
-    running = _running(job, observed, live, size, findings, shortage)
+    missing = explain_shortage(pods, speaking, findings.starts, preparing, findings.torn)
+    lack = explain_lack(target.quota)
+    shortage = "; ".join(filter(None, (apart, missing, refusal, lack)))
+    running = _running(job, observed, size, findings, ready, shortage)
     whole = f"all {target.wanted} wanted workers train" if size == target.wanted else ""
     if whole and job.requested != target.wanted:
         whole += f"; {job.requested} were requested, which {job.rounded_by} rounds down"
@@ -263,12 +261,7 @@ def _conditions(
 
 
 def _running(
-    job: Job,
-    observed: Observed,
-    live: Sequence[Candidate],
-    size: int,
-    findings: Findings,
-    shortage: str,
+    job: Job, observed: Observed, size: int, findings: Findings, ready: int, shortage: str
 ) -> Condition:
     if size:
         text, reason = f"{size} of {findings.target.wanted} workers train", names.ROUND_RUNNING
@@ -287,8 +280,6 @@ def _running(
     if findings.restarting.under_way:
         text = explain_restart(findings.restarting)
         return Condition(names.RUNNING, False, names.GROUP_RESTARTED, text)
-    ready = sum(c.ready and c.worker not in findings.torn for c in live)
-    ready -= count_spares(job, findings.target, ready)
     text = f"{ready} of {findings.target.wanted} workers are ready; training needs {job.minimum}"
     text = f"{text}; {shortage}" if shortage else text
     return Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)

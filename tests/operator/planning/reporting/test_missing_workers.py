@@ -1,6 +1,8 @@
+from collections.abc import Container, Sequence
 from typing import Any
 
-from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts
+from elastic_pytorch_operator.model.observed import PodView
+from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
@@ -9,6 +11,15 @@ from tests.operator.planning.reporting.test_status import case, status_of
 from tests.situations import situations
 
 IMAGE = "ErrImagePull: no such image"
+
+
+def told_of(
+    pods: Sequence[PodView],
+    speaking: Container[str] = (),
+    starts: FailedStarts = NONE_FAILED,
+    preparing: Container[str] = (),
+) -> str:
+    return explain_shortage(pods, speaking, starts, preparing, ())
 
 
 @situations(
@@ -42,11 +53,11 @@ IMAGE = "ErrImagePull: no such image"
     },
 )
 def test_causes(pods: list[Any], told: str) -> None:
-    assert explain_shortage(pods, {"speaks"}) == told
+    assert told_of(pods, {"speaks"}) == told
 
 
 def test_script_that_sets_itself_up_is_told_of() -> None:
-    told = explain_shortage([a_pod(0), a_pod(1)], {"w0", "w1"}, preparing={"w1"})
+    told = told_of([a_pod(0), a_pod(1)], {"w0", "w1"}, preparing={"w1"})
     assert told == "1 pod: its script runs its set-up (spec.prepare)"
 
 
@@ -56,11 +67,9 @@ def test_failed_start_is_told_until_there_is_another_pod() -> None:
         "1 pod: has ended with exit code 127 (Error) on node node-0; "
         "the operator will retry after a delay"
     )
-    assert explain_shortage([a_dead_pod(0, exit_code=127)], (), starts=failed) == told
-    assert (
-        explain_shortage([a_dead_pod(0, exit_code=127), a_pending_pod(0)], (), starts=failed)
-        == "1 pod: waiting to be scheduled"
-    )
+    dead = a_dead_pod(0, exit_code=127)
+    assert told_of([dead], starts=failed) == told
+    assert told_of([dead, a_pending_pod(0)], starts=failed) == "1 pod: waiting to be scheduled"
 
 
 UNHEARD = Candidate("w0", 0, "10.0.0.1", Liveness.STARTING, unheard=True)
