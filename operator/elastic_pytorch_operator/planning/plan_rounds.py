@@ -128,14 +128,11 @@ def _decide(
         )
     gone = {c.worker for c in candidates if c.gone}
     known = memory.interruptions
-    current = advance_interruption(
-        known.current, observed.round, observed.agents.values(), observed.time, gone
-    )
+    current = advance_interruption(known.current, observed, gone)
     resumed = current if current is not None and current.seconds is not None else None
     current = None if resumed else current
     if decision.round is not None:
         current = begin_interruption(
-            observed.round,
             decision.round,
             observed,
             current,

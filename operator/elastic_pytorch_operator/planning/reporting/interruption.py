@@ -80,7 +80,6 @@ def recall_interruption(state: Mapping[str, Any], now: float, time: str) -> Inte
 
 
 def begin_interruption(
-    before: Round | None,
     after: Round,
     observed: Observed,
     current: Interruption | None,
@@ -89,6 +88,7 @@ def begin_interruption(
     unled_step: int | None = None,
 ) -> Interruption | None:
     """`status_step` is for a group of which no agent is known any more."""
+    before = observed.round
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
         return None
     if current is not None:
@@ -162,24 +162,20 @@ def _silences(
 
 
 def advance_interruption(
-    interruption: Interruption | None,
-    round_: Round | None,
-    agents: Iterable[AgentView],
-    time: str = "",
-    gone: Container[str] = (),
+    interruption: Interruption | None, observed: Observed, gone: Container[str] = ()
 ) -> Interruption | None:
     """Ends an interruption at the first step of its group or, without steps, once all run."""
+    round_ = observed.round
     if interruption is None or round_ is None:
         return interruption
-    agents = list(agents)
-    there = [agent for agent in agents if agent.worker not in gone]
+    there = [agent for agent in observed.agents.values() if agent.worker not in gone]
     if interruption.stopped_at is None:
         stopped_at = _stopped_at(interruption, round_, there)
         if stopped_at is not None:
             interruption = replace(interruption, stopped_at=stopped_at)
     if round_.size == 0:
         return interruption
-    here = [a for a in agents if a.worker in round_.ranks and a.round == round_.number]
+    here = [a for a in observed.agents_in(round_) if a.round == round_.number]
     active = [a for a in here if a.state in ACTIVE]
     if len(active) < round_.size:
         return interruption
@@ -196,7 +192,7 @@ def advance_interruption(
         return interruption
     seconds = max(0.0, ended_at - interruption.since)
     ended = replace(interruption, seconds=seconds, steps_lost=lost, phases=phases)
-    return replace(ended, size=round_.size, time=time)
+    return replace(ended, size=round_.size, time=observed.time)
 
 
 def _stopped_at(

@@ -30,7 +30,7 @@ BEFORE, AFTER = a_round(0, 1, 2, number=1), replace(a_round(0, 1, number=2), dec
 def begin(
     before: Round, declared: Round, seen: Observed | None = None, known: Interruption | None = None
 ) -> Interruption:
-    begun = begin_interruption(before, declared, seen or observed(), known)
+    begun = begin_interruption(declared, replace(seen or observed(), round=before), known)
     assert begun is not None
     return begun
 
@@ -39,10 +39,9 @@ def advance(
     begun: Interruption,
     round_: Round,
     agents: Sequence[AgentView],
-    time: str = "",
     gone: Collection[str] = (),
 ) -> Interruption:
-    advanced = advance_interruption(begun, round_, agents, time, gone)
+    advanced = advance_interruption(begun, observed(agents=agents, round=round_), gone)
     assert advanced is not None
     return advanced
 
@@ -56,8 +55,8 @@ def stepping(worker: str, step: int, first: int, **fields: Any) -> AgentView:
 
 
 def test_first_round_is_no_interruption() -> None:
-    assert begin_interruption(None, BEFORE, observed(), None) is None
-    assert begin_interruption(a_round(number=3), a_round(0, number=4), observed(), None) is None
+    assert begin_interruption(BEFORE, observed(), None) is None
+    assert begin_interruption(a_round(0, number=4), observed(round=a_round(number=3)), None) is None
 
 
 def test_interruption_begins_with_the_first_sign_of_the_loss() -> None:
@@ -82,7 +81,7 @@ def test_interruption_ends_with_the_first_step_and_counts_the_steps_done_again()
 def test_interruption_goes_on_while_members_have_not_taken_up_the_round() -> None:
     begun = Interruption(2, "WorkerLost", NOW - 1.0)
     agents = [an_agent("w0", round_=2), an_agent("w1", round_=1)]
-    assert advance_interruption(begun, AFTER, agents) is begun
+    assert advance_interruption(begun, observed(agents=agents, round=AFTER)) is begun
 
 
 def test_without_reports_a_interruption_ends_when_all_workers_run() -> None:
@@ -138,7 +137,7 @@ def test_phases_of_a_loss() -> None:
     assert (stopped.stopped_at, stopped.seconds) == (NOW + 0.5, None)
     steps = {"progress": Progress(step=10, first_step=10), "progressed_at": NOW + 1.8}
     stepped = [replace(a, **steps) for a in agents]  # type: ignore[arg-type]
-    ended = advance(stopped, AFTER, stepped, TIME)
+    ended = advance(stopped, AFTER, stepped)
     phases = "detection 0.2, stop 0.5, wait 0, start 0.1, init 1, firstStep 0.2"
     assert in_words(ended.phases) == phases
     assert sum(ended.phases.values()) == pytest.approx(ended.seconds)
@@ -161,10 +160,10 @@ def test_job_below_its_minimum_waits(last: str) -> None:
     others = [an_agent("w1", "ready", 1, state_since=NOW + 1), an_agent("w2", last)]
     gone = {"w2"} if last == "running" else set()
     stops = [an_agent("w0", "stopping"), *others]
-    interruption = advance(interruption, empty, stops, TIME, gone)
+    interruption = advance(interruption, empty, stops, gone)
     assert interruption.stopped_at is None
     stopped = an_agent("w0", "ready", 1, state_since=NOW + 3)
-    interruption = advance(interruption, empty, [stopped, *others], TIME, gone)
+    interruption = advance(interruption, empty, [stopped, *others], gone)
     assert interruption.stopped_at == NOW + 3
     interruption = begin(empty, whole, observed(), interruption)
     running = [an_agent(w, round_=3, state_since=NOW + 41) for w in ("w0", "w1", "w2")]
