@@ -89,7 +89,8 @@ def next_round(
         store_port, domains = current.store_port if current else 0, domains_of(job, observed)
         ranked = assign_ranks(members, group, store_port, job.unit_replicas, domains)
         port = (ranked[0].port if ranked else 0) or job.store_port
-        order = order_of(current, candidates, number, now=now, stuck=stall is not None or finishing)
+        stuck = stall is not None or finishing
+        since, unformed = order_of(current, candidates, number, now=now, stuck=stuck)
         return Decision(
             Round(
                 number,
@@ -98,8 +99,8 @@ def next_round(
                 reason,
                 cause,
                 now,
-                orderly_since=order.since,
-                unformed=order.unformed,
+                orderly_since=since,
+                unformed=unformed,
                 keeps_all_since=keeps_all_since(current, (c.worker for c in ranked), number),
             )
         )

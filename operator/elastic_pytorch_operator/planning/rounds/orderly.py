@@ -5,36 +5,32 @@ stop at once.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, never_formed
 from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    since: int  # `Round.orderly_since`
-    unformed: tuple[int, ...] = ()
-
-
 def order_of(
     before: Round | None, candidates: Sequence[Candidate], number: int, *, now: float, stuck: bool
-) -> Order:
-    """If members of `before` are `stuck`, alive but not at work, no change is orderly."""
+) -> tuple[int, tuple[int, ...]]:
+    """Returns `Round.orderly_since` and `Round.unformed`.
+
+    If members of `before` are `stuck`, alive but not at work, no change is orderly.
+    """
     if before is None or before.size == 0 or stuck:
-        return Order(number)
+        return number, ()
     by_name = {candidate.worker: candidate for candidate in candidates}
     members = [by_name[worker] for worker in before.ranks if worker in by_name]
     lost = [member for member in members if not _is_at_work(member, now)]
     if len(members) < before.size:  # some are deleted, or unknown to a restarted operator
-        return Order(number)
+        return number, ()
     if not lost:
-        return Order(before.orderly_since, before.unformed)
+        return before.orderly_since, before.unformed
     began = all(_began_with(before.number, member) for member in lost)
     if began and never_formed(before.number, members):
-        return Order(before.orderly_since, (*before.unformed, before.number))
-    return Order(number)
+        return before.orderly_since, (*before.unformed, before.number)
+    return number, ()
 
 
 def keeps_all_since(before: Round | None, members: Iterable[str], number: int) -> int:
