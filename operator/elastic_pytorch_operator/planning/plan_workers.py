@@ -119,10 +119,9 @@ def pod_actions(
     backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
     held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
     if replicas.create and not held:
-        one_of_each = {job.is_extra(index): job.template_of(index) for index in replicas.create}
         avoided = {
-            extra: nodes_to_avoid(observed, template, workers.objections)
-            for extra, template in one_of_each.items()
+            extra: nodes_to_avoid(observed, job.template_of(0, extra=extra), workers.objections)
+            for extra in {job.is_extra(index) for index in replicas.create}
         }
         actions += [
             CreatePod(
