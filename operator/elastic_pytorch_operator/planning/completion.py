@@ -55,10 +55,11 @@ def decide_ending(
     departures: Departures = NO_DEPARTURES,
     *,
     invalid: str | None = None,
-    deadline_at: float | None = None,
+    active_since: float | None = None,
     starts: FailedStarts = NONE_FAILED,
 ) -> tuple[Ending | None, float | None]:
     """The ending, None if the job goes on, and when to decide again."""
+    deadline = deadline_at(job, active_since)
 
     def fail(reason: str, message: str, cause: FailureRecord | None = None) -> tuple[Ending, None]:
         return Ending(False, reason, message, cause), None
@@ -99,7 +100,7 @@ def decide_ending(
     save_by = None if since is None else since + job.save_deadline_seconds
     if save_by is not None and observed.now >= save_by:
         return fail(names.LAST_CHECKPOINT_NOT_WRITTEN, _why_not_written(job, observed))
-    if deadline_at is not None and observed.now >= deadline_at:
+    if deadline is not None and observed.now >= deadline:
         text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
         return fail(names.DEADLINE_EXCEEDED, text, budget.last)
     if first:
@@ -107,8 +108,8 @@ def decide_ending(
         why = why or why_given_up(starts, target.size, job.max_failures)
         if why:
             return fail(names.CANNOT_START, why)
-        return None, earliest(recheck, deadline_at)
-    return None, earliest(save_by, deadline_at)
+        return None, earliest(recheck, deadline)
+    return None, earliest(save_by, deadline)
 
 
 def _why_not_written(job: Job, observed: Observed) -> str:

@@ -43,13 +43,14 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 def _plan_training(job: Job, observed: Observed, memory: Memory) -> Plan:
     quota, round_ = find_quota(job, observed), observed.round
+    target = Target(job.wanted, quota, job.spares)
     if job.stock:
-        todo = plan_stock(job, Target(job.wanted, quota), observed, memory)
+        todo = plan_stock(job, target, observed, memory)
     else:
         if round_ and round_.size == 0 and round_.number < int(job.status.get("round", 0)):
             # Stock torchrun has formed the groups since then: the job was suspended in between.
             observed = replace(observed, round=None)
-        todo = plan_rounds(job, Target(job.wanted, quota, job.spares), observed, memory)
+        todo = plan_rounds(job, target, observed, memory)
     if observed.workloads is None and not quota.limited:
         return todo
     pods = grant_pods(observed, quota, todo.actions)

@@ -26,7 +26,6 @@ from elastic_pytorch_operator.planning.completion import (
     Departures,
     Ending,
     active_since,
-    deadline_at,
     decide_ending,
 )
 from elastic_pytorch_operator.planning.failed_writes import lasting, wants_dry_run
@@ -242,7 +241,7 @@ def _decide_ending(
         memory.budget,
         memory.departures,
         invalid=memory.answers.invalid,
-        deadline_at=deadline_at(view.job, memory.moments.active_since),
+        active_since=memory.moments.active_since,
         starts=view.starts,
     )
 

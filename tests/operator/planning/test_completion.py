@@ -133,7 +133,7 @@ def test_complete_when_the_round_agrees(seen: Observed, complete: bool) -> None:
 LOST = observed([a_pod(0), a_dead_pod(1, exit_code=137)], [an_agent("w0")], round=a_round(0, 1))
 IMAGE = "InvalidImageName of image NO"
 GANG = {"failurePolicy": {"onPodLoss": "FailJob"}}
-DEADLINE = {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW}
+DEADLINE: dict[str, Any] = {"job": {"activeDeadlineSeconds": 60}, "active_since": NOW - 60}
 
 
 def check_failure(found: Ending | None, expected: str) -> None:
@@ -157,7 +157,7 @@ def check_failure(found: Ending | None, expected: str) -> None:
         ("", saving(59), {"job": {"saveDeadlineSeconds": 60}}),
         ("DeadlineExceeded: (60)", saving(59), DEADLINE),
         ("DeadlineExceeded: (60)", group("running"), DEADLINE),
-        ("", group("running"), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW + 1}),
+        ("", group("running"), {"job": {"activeDeadlineSeconds": 60}, "active_since": NOW - 59}),
         ("CannotStart: NO", observed([a_pending_pod(0, waiting=IMAGE)]), {}),
         ("", observed([a_pending_pod(0, waiting=IMAGE)]), {"job": {"status": {"round": 3}}}),
     ],
@@ -167,16 +167,16 @@ def test_failed_at_a_limit(expected: str, seen: Observed, fields: dict[str, Any]
 
 
 def test_success_goes_before_every_limit() -> None:
-    found = end(group("succeeded"), Budget(failures=9, last=BOOM), deadline_at=NOW - 5)
+    found = end(group("succeeded"), Budget(failures=9, last=BOOM), **DEADLINE)
     assert found is not None
     assert found.complete
 
 
 def test_looks_again_at_the_deadline() -> None:
-    job = a_job()
+    job = a_job(activeDeadlineSeconds=60)
     for seen, seconds in ((group("running"), 7), (saving(3595), 5)):
         workers, target = assess_workers(seen), a_target(job)
-        found = decide_ending(job, target, seen, workers, Budget(), deadline_at=NOW + 7)
+        found = decide_ending(job, target, seen, workers, Budget(), active_since=NOW - 53)
         assert found[1] == NOW + seconds
 
 
