@@ -144,14 +144,13 @@ def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account
     # An older resource definition drops fields.
     if not isinstance(found, Mapping) or "time" not in found:
         return None
-    known = {activity.value: activity for activity in Activity}
     seconds, process_seconds = (found.get(unit) or {} for unit in ("seconds", "processSeconds"))
     spent = {
-        activity: Spent(float(seconds.get(name, 0)), float(process_seconds.get(name, 0)))
-        for name, activity in known.items()  # a later release may have more
-        if name in seconds or name in process_seconds
+        each: Spent(float(seconds.get(each, 0)), float(process_seconds.get(each, 0)))
+        for each in Activity  # a later release may have more
+        if each in seconds or each in process_seconds
     }
-    activity = known.get(found.get("activity", ""))
+    activity = next((each for each in Activity if each == found.get("activity")), None)
     gap = seconds_between(found["time"], time)
     account = Account(moment - gap, activity, moment - gap, spent)
     now = Now(activity, processes=int(status.get("worldSize", 0)))

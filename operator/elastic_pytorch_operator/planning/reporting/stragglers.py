@@ -93,11 +93,10 @@ def _read(entry: Mapping[str, Any]) -> Straggler:
 
 def advance_stragglers(known: Stragglers, round_: Round | None, observed: Observed) -> Stragglers:
     """Looks at the next window of a group, once all ranks have reported it."""
-    members = round_.ranks if round_ is not None else {}
-    agents = observed.agents_in(round_)
-    processes = len(members) * max((agent.local_world_size for agent in agents), default=1)
     if round_ is None:
         return known
+    members, agents = round_.ranks, observed.agents_in(round_)
+    processes = len(members) * max((agent.local_world_size for agent in agents), default=1)
     if processes < MIN_RANKS:
         return NO_STRAGGLERS
     if known.round != round_.number:
@@ -140,8 +139,8 @@ def _judge(
             del turning[place]
         if listed:
             slowdown = each.seconds / typical if typical else SLOW
-            where = _where(place, "", round_, observed)
-            slow.append(Straggler(*place, *where, slowdown, each.seconds, typical))
+            found = Straggler(*place, 0, "", slowdown, each.seconds, typical)
+            slow.append(_in_round(found, round_, observed))
     slow.sort(key=lambda straggler: (-straggler.slowdown, straggler.rank))
     return replace(known, slow=tuple(slow), turning=turning)
 
@@ -154,15 +153,11 @@ def _turns(work: Work, typical: float, *, listed: bool) -> bool:
 
 
 def _in_round(straggler: Straggler, round_: Round, observed: Observed) -> Straggler:
-    rank, node = _where(straggler.place, straggler.node, round_, observed)
-    return replace(straggler, rank=rank, node=node)
-
-
-def _where(place: Place, node: str, round_: Round, observed: Observed) -> tuple[int, str]:
-    worker, local_rank = place
+    worker = straggler.worker
     agent, pod = observed.agents.get(worker), observed.pods_by_name.get(worker)
     processes = agent.local_world_size if agent else 1
-    return round_.ranks[worker] * processes + local_rank, pod.node if pod else node
+    rank = round_.ranks[worker] * processes + straggler.local_rank
+    return replace(straggler, rank=rank, node=pod.node if pod else straggler.node)
 
 
 def record_stragglers(before: Stragglers, after: Stragglers) -> list[RecordEvent]:
