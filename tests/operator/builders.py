@@ -255,15 +255,24 @@ def a_queued_job(minimum: int | None = 2, replicas: int = 4, **fields: Any) -> J
     )
 
 
+AGENT_FIELDS = {
+    *("port", "heard_at", "state_since", "disconnected_since", "local_world_size"),
+    *("restarts", "keeps_processes"),
+}
+
+
 def a_candidate(index: int, liveness: str = "ready", **fields: Any) -> Candidate:
-    defaults: dict[str, Any] = {
-        "worker": f"w{index}",
-        "address": f"10.0.0.{index}",
+    """The fields are its own, or those of its agent."""
+    said = {
+        "round_": fields.pop("round", 0),
         "port": 29510 + index,
-        "heard_at": NOW,
-        "ready_since": NOW - 100,
+        "local_world_size": 0,
+        **{name: fields.pop(name) for name in AGENT_FIELDS & fields.keys()},
     }
-    return Candidate(index=index, liveness=Liveness(liveness), **{**defaults, **fields})
+    defaults: dict[str, Any] = {"worker": f"w{index}", "address": f"10.0.0.{index}"}
+    facts = {**defaults, **fields}
+    agent = an_agent(facts["worker"], **said)
+    return Candidate(index=index, liveness=Liveness(liveness), agent=agent, **facts)
 
 
 def decide_next(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, record_of, root_cause
-from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, never_formed
 
@@ -38,35 +38,36 @@ def judge_round(
     members = (c for c in candidates if c.worker in round_.ranks)
     # A torchrun that has given up has reported all that it knows.
     present = [c for c in members if c.ready or (c.failed and c.gives_up and c.gone)]
-    failed_since = min((c.failed_since for c in present if c.failed), default=None)
+    failed_since = min((c.agent.state_since for c in present if c.failed), default=None)
     if failed_since is None:
         return RoundFailure()
-    if any(not c.failed and c.heard_at <= failed_since for c in present):
+    if any(not c.failed and c.agent.heard_at <= failed_since for c in present):
         return RoundFailure(open=True)
     if len(present) < round_.size:
         return RoundFailure()
-    records = _records(observed, round_, [c.worker for c in present if c.failed])
+    records = _records(observed, round_, [c.agent for c in present if c.failed])
     cause = root_cause(records)
     if cause is not None:
         counts = cause.worker in again and cause.fault is Fault.PLACE
         return RoundFailure(cause=replace(cause, fault=Fault.CODE) if counts else cause)
     if never_formed(round_.number, present):
         return RoundFailure()
-    if any(c.heard_at <= failed_since + ECHO_SECONDS for c in present if not c.gives_up):
+    if any(c.agent.heard_at <= failed_since + ECHO_SECONDS for c in present if not c.gives_up):
         return RoundFailure(open=True)
     first = min(records, key=lambda record: (record.failed_at, record.worker))
     return RoundFailure(cause=replace(first, fault=Fault.CODE), echoes_only=True)
 
 
-def _records(observed: Observed, round_: Round, failed: Sequence[str]) -> list[FailureRecord]:
-    agents = [observed.agents[name] for name in failed]
+def _records(
+    observed: Observed, round_: Round, failed: Sequence[AgentView]
+) -> list[FailureRecord]:
     returned = (a for a in observed.agents_in(round_) if a.state is AgentState.SUCCEEDED)
     done = next((a for a in returned if a.round == round_.number), None)
     if done is None:
-        return [record_of(agent) for agent in agents]
+        return [record_of(agent) for agent in failed]
     early = f"{done.worker} (rank {done.rank}) had returned while others still trained"
     records = []
-    for agent in agents:
+    for agent in failed:
         record = record_of(agent)
         if record.fault is Fault.ECHO:  # its peer has gone, but it was not lost
             record = replace(record, message=f"{early}: {record.message}", fault=Fault.CODE)

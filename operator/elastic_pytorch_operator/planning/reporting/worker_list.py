@@ -98,7 +98,7 @@ def _worker(
         worker["processes"] = candidate.processes
     worker["state"] = state
     if state in (PREPARING, names.SAVING):
-        agent = observed.agents[candidate.worker]
+        agent = candidate.agent
         begun_at = agent.set_up_since if state == PREPARING else agent.saving_since
         worker["stateSince"] = _since(candidate.worker, state, begun_at, job, observed)
     return worker
@@ -116,18 +116,16 @@ def _since(worker: str, state: str, begun_at: float | None, job: Job, observed: 
 def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_out: str) -> str:
     if candidate.ready:
         # Failed and stopping agents run again within milliseconds, which is not worth a write.
-        agent = observed.agents.get(candidate.worker)
-        if agent is not None and agent.state is AgentState.SUCCEEDED:
+        if candidate.agent.state is AgentState.SUCCEEDED:
             return "Succeeded"
-        if agent is not None and agent.saving_since is not None:
+        if candidate.agent.saving_since is not None:
             return names.SAVING
         return "Running" if round_ is not None and candidate.worker in round_.ranks else left_out
     if candidate.succeeded and observed.pods_by_name[candidate.worker].exit_code == 0:
         return "Succeeded"
     if candidate.unheard:
         return "Silent"
-    agent = observed.agents.get(candidate.worker)
-    if candidate.alive and agent is not None and agent.state is AgentState.PREPARING:
+    if candidate.alive and candidate.agent.state is AgentState.PREPARING:
         return PREPARING
     words = {Liveness.STARTING: "Starting", Liveness.LEAVING: "Leaving"}
     return words.get(candidate.liveness, "Lost")

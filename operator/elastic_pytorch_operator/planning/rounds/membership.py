@@ -89,7 +89,8 @@ def assign_ranks(
     """
     blocks = _blocks_of(group, before, unit, domains)
     ranked = _place(blocks, before, unit)
-    if len(ranked) > 1 and before.get(ranked[0][0].worker) == 0 and ranked[0][0].port == store_port:
+    first = ranked[0][0] if len(ranked) > 1 else None
+    if first and before.get(first.worker) == 0 and first.agent.port == store_port:
         if len(blocks[0]) > 1:
             ranked[:2] = reversed(ranked[:2])
         else:

@@ -73,10 +73,11 @@ def next_round(
     stay = [candidate for candidate in present if _fits(candidate, processes)]
     taken = {candidate.index for candidate in stay}
     joiners = []
-    for candidate in sorted(candidates, key=lambda c: (c.index, c.ready_since, c.worker)):
-        # A spare may have been on the node of a lost member.
-        reached = candidate.ready and _fits(candidate, processes) and not candidate.disconnected
-        if candidate.worker not in members and reached and candidate.index not in taken:
+    for candidate in sorted(candidates, key=lambda c: (c.index, c.agent.state_since, c.worker)):
+        # A spare may have been on the node of a lost member: then no round would reach it.
+        reached = candidate.ready and candidate.agent.disconnected_since is None
+        new = candidate.worker not in members and candidate.index not in taken
+        if new and reached and _fits(candidate, processes):
             joiners.append(candidate)
             taken.add(candidate.index)
     chosen = choose_group(stay, joiners, wanted, job.allowed, job.unit_replicas)
@@ -88,7 +89,7 @@ def next_round(
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
         store_port, domains = current.store_port if current else 0, domains_of(job, observed)
         ranked = assign_ranks(members, group, store_port, job.unit_replicas, domains)
-        port = (ranked[0].port if ranked else 0) or job.store_port
+        port = (ranked[0].agent.port if ranked else 0) or job.store_port
         stuck = stall is not None or finishing
         since, unformed = order_of(current, candidates, number, now=now, stuck=stuck)
         return Decision(
@@ -175,7 +176,7 @@ def _without_set_up(
     goes on, all have failed alike.
     """
     going_on = [candidate for candidate in stay if candidate.failure is None]
-    kept = all(candidate.keeps_processes for candidate in going_on)
+    kept = all(candidate.agent.keeps_processes for candidate in going_on)
     if not (job.prepare_seconds and going_on and kept):
         return []
     group = choose_group(going_on, joiners, wanted, job.allowed, job.unit_replicas)
@@ -216,7 +217,7 @@ def _explain_loss(
         return names.WORKER_LOST, "; ".join(gone + leaving)
     if leaving:
         return (names.SCALED_DOWN if retired else names.WORKER_LEAVING), "; ".join(leaving)
-    explained = sorted((c for c in failed if c.failure), key=lambda c: c.failed_since)
+    explained = sorted((c for c in failed if c.failure), key=lambda c: c.agent.state_since)
     if explained:
         return names.WORKER_FAILED, f"{explained[0].worker} has failed: {explained[0].failure}"
     return names.WORKER_FAILED, f"the workers of {_list(failed)} have failed"

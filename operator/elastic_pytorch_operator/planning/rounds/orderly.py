@@ -41,7 +41,7 @@ def keeps_all_since(before: Round | None, members: Iterable[str], number: int) -
 
 def _began_with(number: int, member: Candidate) -> bool:
     """Whether a member is new in a round, or left the rounds before at their end."""
-    return member.round == number and (member.failed or member.restarts == 0)
+    return member.agent.round == number and (member.failed or member.agent.restarts == 0)
 
 
 def _is_at_work(member: Candidate, now: float) -> bool:
@@ -49,5 +49,5 @@ def _is_at_work(member: Candidate, now: float) -> bool:
         return False
     if member.liveness is Liveness.LEAVING:
         # It may have left, or died, before this was decided.
-        return now - member.heard_at <= SILENCE_SECONDS
+        return now - member.agent.heard_at <= SILENCE_SECONDS
     return member.ready

@@ -31,6 +31,8 @@ from elastic_pytorch_operator.planning.workers.silence import (
 STOP_MARGIN_SECONDS = 30.0  # after the grace period, for an agent to stop its workers or to end
 UNHEALTHY_THRESHOLD = 0.55  # kube-controller-manager's --unhealthy-zone-threshold
 FEW_NODES = 2
+# Of a worker whose agent has not reported: it has taken up no round.
+NO_AGENT = AgentView("", "", AgentState.READY, 0, 0, 0, 0, 0, 0.0, 0.0)
 
 
 class Liveness(StrEnum):
@@ -48,26 +50,22 @@ class Candidate:
     liveness: Liveness
     why: str = ""  # it leaves or is gone, to follow its name
     retired: bool = False  # the operator wants fewer workers, or another pod in its place
-    port: int = 0
-    heard_at: float = 0.0
-    ready_since: float = 0.0  # only of READY ones outside the current round
-    processes: int = 0  # 0: not known
-    round: int = 0  # the newest that its agent has taken up
-    restarts: int = 0  # of its processes by its agent
+    agent: AgentView = NO_AGENT
     failed: bool = False  # in the current round
-    keeps_processes: bool = False  # they can join another group without a restart
     failure: str | None = None  # the last line of one that is no echo of another failure
-    failed_since: float = 0.0
     container_runs: bool = False
     recheck_at: float | None = None
     silent_at: float | None = None  # too long silent; each heartbeat delays it
-    # Its agent has closed its connection and opened no other, so no round would reach it.
-    disconnected: bool = False
     # An earlier operator had reports of it, this one has not; until recheck_at it may still train.
     unheard: bool = False
     # It is in no further round, as its torchrun has failed as often as it may, or a device failed.
     gives_up: bool = False
     succeeded: bool = False
+
+    @property
+    def processes(self) -> int:
+        """0: not known."""
+        return self.agent.local_world_size
 
     @property
     def ready(self) -> bool:
@@ -108,17 +106,9 @@ def assess_workers(
                 address=pod.address if pod else "",
                 liveness=assessment.liveness,
                 why=assessment.why,
-                port=agent.port if agent else 0,
-                heard_at=agent.heard_at if agent else 0.0,
-                disconnected=agent is not None and agent.disconnected_since is not None,
-                ready_since=agent.state_since if agent else 0.0,
-                processes=agent.local_world_size if agent else 0,
-                round=agent.round if agent else 0,
-                restarts=agent.restarts if agent else 0,
+                agent=agent or NO_AGENT,
                 failed=failed is not None,
-                keeps_processes=agent.keeps_processes if agent else False,
                 failure=_last_line(failed) if failed else None,
-                failed_since=failed.state_since if failed else 0.0,
                 container_runs=bool(pod and pod.started),
                 recheck_at=assessment.recheck_at,
                 silent_at=assessment.silent_at,
@@ -235,7 +225,7 @@ def _hears_of(round_: Round, agent: AgentView) -> bool:
 
 def never_formed(number: int, members: Iterable[Candidate]) -> bool:
     """Whether a live member, perhaps on its way to a step boundary, has not taken the round up."""
-    return any(m.ready and not m.failed and m.round < number for m in members)
+    return any(m.ready and not m.failed and m.agent.round < number for m in members)
 
 
 def settled_at(
@@ -248,7 +238,7 @@ def settled_at(
     """When the newcomers need not wait for more, monotonic seconds; `room` is for how many."""
     if len(newcomers) >= room:
         return now
-    since = [candidate.ready_since for candidate in newcomers]
+    since = [candidate.agent.state_since for candidate in newcomers]
     arriving = any(c.liveness is Liveness.STARTING and c.container_runs for c in candidates)
     settled = max(since) + settle_seconds
     return max(settled, min(since) + FIRST_REPORT.at_least_seconds) if arriving else settled

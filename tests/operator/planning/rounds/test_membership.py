@@ -264,7 +264,7 @@ def test_units_are_in_order_and_domains_are_together(
     assert sorted(units) == sorted(group)
     assert are_together(units, domains)
     if first_port and len(group) > 1:
-        assert (ranked[0].port, before.get(ranked[0].worker)) != (first_port, 0)
+        assert (ranked[0].agent.port, before.get(ranked[0].worker)) != (first_port, 0)
     elif not first_port:
         assert [unit in domains for unit in units] == sorted(
             (unit in domains for unit in units), reverse=True

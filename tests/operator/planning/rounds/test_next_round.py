@@ -18,7 +18,7 @@ def workers(decision: Decision) -> list[str] | None:
     return list(decision.round.workers) if decision.round else None
 
 
-JUST_READY = {"ready_since": NOW - 0.2}
+JUST_READY = {"state_since": NOW - 0.2}
 STARTING = {"container_runs": True}
 
 
@@ -30,7 +30,7 @@ STARTING = {"container_runs": True}
         "the minimum has just come: waits for more": (ready(0, 1, **JUST_READY), 3, 2, None),
         "no other worker has come for the settle time": (ready(0, 1), 3, 2, ["w0", "w1"]),
         "one more is about to be ready: waits": (
-            [*ready(0, 1, ready_since=NOW - 5), a_candidate(2, "starting", **STARTING)],
+            [*ready(0, 1, state_since=NOW - 5), a_candidate(2, "starting", **STARTING)],
             3,
             2,
             None,
@@ -42,7 +42,7 @@ STARTING = {"container_runs": True}
             ["w0", "w1"],
         ),
         "one more is Pending: does not wait": (
-            [*ready(0, 1, ready_since=NOW - 5), a_candidate(2, "starting")],
+            [*ready(0, 1, state_since=NOW - 5), a_candidate(2, "starting")],
             3,
             2,
             ["w0", "w1"],
@@ -77,7 +77,7 @@ def test_first_round(
 
 
 def test_first_round_waiting_says_when_to_look_again() -> None:
-    decision = decide_next(None, ready(0, 1, ready_since=NOW - 0.2), job={"minimum": 2})
+    decision = decide_next(None, ready(0, 1, state_since=NOW - 0.2), job={"minimum": 2})
     assert decision.recheck_at == pytest.approx(NOW + 0.8)
 
 
@@ -85,7 +85,7 @@ GROUP = a_round(0, 1, 2, number=7)
 
 
 def failed(index: int, **fields: Any) -> Candidate:
-    return a_candidate(index, failed=True, failed_since=NOW - 0.1, **fields)
+    return a_candidate(index, failed=True, state_since=NOW - 0.1, **fields)
 
 
 @situations(
@@ -168,22 +168,22 @@ def test_failed_group_is_held_back_but_a_lost_one_is_not() -> None:
 
 def test_newcomers_join_in_one_round_when_nobody_more_is_on_the_way() -> None:
     group = a_round(0, 1, number=3)
-    both = [*ready(0, 1), *ready(2, 3, ready_since=NOW)]
+    both = [*ready(0, 1), *ready(2, 3, state_since=NOW)]
     assert workers(decide_next(group, both, wanted=4)) == ["w0", "w1", "w2", "w3"]
-    one = [*ready(0, 1), a_candidate(2, ready_since=NOW), a_candidate(3, "starting", **STARTING)]
+    one = [*ready(0, 1), a_candidate(2, state_since=NOW), a_candidate(3, "starting", **STARTING)]
     assert workers(decide_next(group, one, wanted=4)) is None
-    settled = [*ready(0, 1), a_candidate(2, ready_since=NOW - 1.1), a_candidate(3, "starting")]
+    settled = [*ready(0, 1), a_candidate(2, state_since=NOW - 1.1), a_candidate(3, "starting")]
     assert workers(decide_next(group, settled, wanted=4)) == ["w0", "w1", "w2"]
 
 
 def test_worker_that_no_connection_leads_to_joins_nothing() -> None:
     group, lost = a_round(0, 1, 2, number=3), a_candidate(2, "gone", worker="w2")
-    spare, away = a_candidate(3), a_candidate(3, disconnected=True)
+    spare, away = a_candidate(3), a_candidate(3, disconnected_since=NOW)
     assert workers(decide_next(group, [*ready(0, 1), lost, spare])) == ["w0", "w1", "w3"]
     assert workers(decide_next(group, [*ready(0, 1), lost, away])) == ["w0", "w1"], (
         "it may have been on the same node"
     )
-    assert workers(decide_next(group, [*ready(0, 1), a_candidate(2, disconnected=True)])) is None, (
+    assert workers(decide_next(group, [*ready(0, 1), a_candidate(2, disconnected_since=NOW)])) is None, (
         "a member may be back in a moment"
     )
 
@@ -260,7 +260,7 @@ def test_store_is_served_where_rank_zero_keeps_a_port() -> None:
 
 
 def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
-    failed = {"failed": True, "failed_since": NOW}
+    failed = {"failed": True, "state_since": NOW}
     group = [
         a_candidate(0, **failed),
         a_candidate(1, **failed, failure="ValueError: boom"),

@@ -21,7 +21,7 @@ def ready(*indices: int) -> list[Candidate]:
     return [candidate(index) for index in indices]
 
 
-FAILED = {"failed": True, "failed_since": NOW - 0.1}
+FAILED = {"failed": True, "state_since": NOW - 0.1}
 
 
 @situations(

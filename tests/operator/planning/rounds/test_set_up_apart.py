@@ -12,9 +12,9 @@ def candidate(index: int, **fields: Any) -> Candidate:
     return a_candidate(index, **{"keeps_processes": True, **fields})
 
 
-KILLED = {"failed": True, "failure": "killed by SIGKILL", "failed_since": NOW - 1}
+KILLED = {"failed": True, "failure": "killed by SIGKILL", "state_since": NOW - 1}
 TWO = (candidate(0), candidate(1))
-ECHO = {"failed": True, "failed_since": NOW - 1}
+ECHO = {"failed": True, "state_since": NOW - 1}
 
 
 @situations(

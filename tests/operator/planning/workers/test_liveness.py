@@ -13,6 +13,7 @@ from elastic_pytorch_operator.planning.workers.silence import CROWD, FIRST_REPOR
 
 from tests.operator.builders import (
     NOW,
+    a_candidate,
     a_dead_pod,
     a_failure,
     a_pending_pod,
@@ -289,7 +290,7 @@ def test_agent_that_waits_to_be_let_in_by_a_new_leader_is_not_lost(
 
 
 def ready(index: int, since: float) -> Candidate:
-    return Candidate(f"w{index}", index, "", Liveness.READY, ready_since=since)
+    return a_candidate(index, state_since=since)
 
 
 def starting(*, runs: bool) -> Candidate:
@@ -309,12 +310,6 @@ def starting(*, runs: bool) -> Candidate:
 def test_when_newcomers_need_not_wait(room: int, others: list[Candidate], expected: float) -> None:
     newcomers = [ready(0, 80.0), ready(1, 90.0)]
     assert settled_at(newcomers, [*newcomers, *others], room, 2.0, NOW) == expected
-
-
-@pytest.mark.parametrize("since", [None, NOW - 0.1])
-def test_cut_stream_is_known_of_a_candidate(since: float | None) -> None:
-    [each] = assess_workers(observed([a_pod(0)], [an_agent("w0", disconnected_since=since)]))
-    assert each.disconnected == (since is not None)
 
 
 @pytest.mark.parametrize(
