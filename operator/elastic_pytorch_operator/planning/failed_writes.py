@@ -14,7 +14,7 @@ REFUSED_SECONDS = 10.0  # between two tries of what a policy or a quota refuses
 FIRST_BACKOFF_SECONDS = 0.2  # after trouble; doubles with each further failure
 MAX_BACKOFF_SECONDS = 30.0
 REPORTED_AFTER_FAILURES = 3  # in a row: most trouble has passed before
-MAX_REPORTED = 3  # at once: the deletions of a thousand pods may be refused
+MAX_REPORTED = 3  # faults at once: the deletions of a thousand pods may be refused
 
 # Keys of a job's writes, besides the deletions of its pods.
 SERVICE, CLAIMS, POD_GROUP, DRY_RUN = "service", "claims", "pod-group", "dry-run"
@@ -80,10 +80,10 @@ def lasting(failed: FailedWrites) -> tuple[str, ...]:
 
 
 def describe(failed: FailedWrites) -> str:
-    return explain_refusals(lasting(failed))
+    return name_some(lasting(failed))
 
 
-def explain_refusals(words: Sequence[str]) -> str:
+def name_some(words: Sequence[str]) -> str:
     more = len(words) - MAX_REPORTED
     return "; ".join([*words[:MAX_REPORTED], *([f"and {more} more"] if more > 0 else [])])
 

@@ -12,6 +12,7 @@ from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.failed_writes import name_some
 from elastic_pytorch_operator.planning.nodes.objections import ENDS, Objections, nodes_of
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.failing_saves import explain_slow_saves
@@ -36,7 +37,6 @@ from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 MAX_CAUSE_CHARACTERS = 1024
-MAX_NAMED = 3  # workers or objects whose faults an event has
 BAD_NEWS = (
     names.WORKER_LOST,
     names.WORKER_FAILED,
@@ -172,10 +172,8 @@ def record_unreadable(
     named = [f"{each.kind} {each.name} ({each.fault})" for each in now if each not in known]
     if not named:
         return []
-    more = [f"and {len(named) - MAX_NAMED} more"] if len(named) > MAX_NAMED else []
     note = "The operator cannot read these objects, and uses their last readable versions: "
-    note += "; ".join([*named[:MAX_NAMED], *more])
-    return [RecordEvent(names.UNREADABLE, note, warning=True)]
+    return [RecordEvent(names.UNREADABLE, note + name_some(named), warning=True)]
 
 
 def _sentence(clause: str) -> str:

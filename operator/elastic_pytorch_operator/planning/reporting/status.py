@@ -24,7 +24,7 @@ from elastic_pytorch_operator.model.operator_state import OperatorState, read_op
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.status_changes import HISTORY
 from elastic_pytorch_operator.planning.completion import Ending
-from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, explain_refusals
+from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, name_some
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
@@ -155,7 +155,7 @@ def describe_job(
         conditions = _conditions(
             job, observed, live, round_, size, findings, ready - ready_spares, unheard, unsaved
         )
-        conditions = with_ignored_fields(conditions, job)
+        conditions = with_ignored_fields([*conditions, *not_ended()], job)
     status["conditions"] = merge_conditions(
         old, conditions, generation=job.generation, time=observed.time
     )
@@ -200,21 +200,21 @@ def _conditions(
     unheard: bool,
     unsaved: str,
 ) -> list[Condition]:
-    target, refusal = findings.target, explain_refusals(findings.refusals)
+    target, refusal = findings.target, name_some(findings.refusals)
     waiting = explain_deferral(job, findings.deferral)
     cooling = explain_growth_wait(job, findings.cooling)
     if job.suspend:
-        return [*suspended(job, observed, size, waiting, refusal, unsaved), *not_ended()]
+        return suspended(job, observed, size, waiting, refusal, unsaved)
     if target.held:
         why = "; ".join(filter(None, (explain_lack(target.quota), job.problem)))
         found = held(reason_of(target.quota), why, observed, size, waiting, refusal)
-        return [*found, not_suspended(job), *not_ended()]
+        return [*found, not_suspended(job)]
     if job.problem and target.stopped:
         why = f"waits for a valid spec: {job.problem}"
         found = held(names.INVALID_SPEC, why, observed, size, waiting, refusal)
-        return [*found, as_before(job), *not_ended()]
+        return [*found, as_before(job)]
     if unheard:
-        return [*unheard_group(live), not_suspended(job), *not_ended()]
+        return [*unheard_group(live), not_suspended(job)]
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
     preparing = {n for n, agent in observed.agents.items() if agent.state is AgentState.PREPARING}
@@ -257,7 +257,7 @@ def _conditions(
         text = f"{job.problem}; the job goes on by its last valid spec"
         message = f"{text}; {degraded.message}" if degraded.true else text
         degraded = Condition(names.DEGRADED, True, names.INVALID_SPEC, message)
-    return [running, resizing, degraded, not_suspended(job), *not_ended()]
+    return [running, resizing, degraded, not_suspended(job)]
 
 
 def _running(
@@ -268,7 +268,7 @@ def _running(
         if observed.saving_since is not None:
             text = "the training is done, and its last checkpoint is being written"
             reason = names.SAVING
-        refusal = explain_refusals(findings.refusals)
+        refusal = name_some(findings.refusals)
         return Condition(names.RUNNING, True, reason, f"{text}; {refusal}" if refusal else text)
     if findings.schedule.retry_time is not None:
         text = explain_schedule_wait(job, findings.schedule)
