@@ -78,7 +78,8 @@ def defer_for_checkpoint(
         if failed := failed_members(observed):
             return end(WaitEndReason.MEMBER_FAILED, failed[0].worker)
         return end(WaitEndReason.NO_CHANGE)
-    if not job.checkpoint_wait_seconds or not can_wait(current, wanted):
+    orderly = current.size > 0 and wanted.orderly_since <= current.number
+    if not (job.checkpoint_wait_seconds and orderly) or wanted.reason in CANNOT_WAIT:
         return end(WaitEndReason.URGENT, wanted.cause)
     counts = {
         worker: agent.progress.checkpoints
@@ -100,14 +101,6 @@ def defer_for_checkpoint(
         return end(WaitEndReason.UNWATCHED)
     wait = replace(wait, counts={**counts, **wait.counts})
     return Deferral(wait, until, wanted, round(until - wait.since, 1))
-
-
-def can_wait(current: Round, wanted: Round) -> bool:
-    return (
-        current.size > 0
-        and wanted.orderly_since <= current.number
-        and wanted.reason not in CANNOT_WAIT
-    )
 
 
 def leaving_wait_seconds(job: Job) -> float:
