@@ -25,8 +25,7 @@ from elastic_pytorch_operator.planning.reporting.events import News, record_even
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, Interruptions
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
-from elastic_pytorch_operator.reconcile.claim_writer import claim_taken
-from elastic_pytorch_operator.spec.volumes import Conflict
+from elastic_pytorch_operator.reconcile.existing_objects import BlockedError
 
 from tests.operator.builders import (
     NOW,
@@ -153,7 +152,7 @@ ALL = observed(
             "The API server fails: etcdserver: no leader.",
         ),
         "claim": (
-            claim_taken(Conflict("the claim data-lm-0 exists", passes=False)),
+            BlockedError(409, "the claim data-lm-0 exists"),
             "The API server refuses: the claim data-lm-0 exists.",
         ),
     },

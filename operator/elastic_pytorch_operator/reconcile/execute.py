@@ -55,9 +55,10 @@ from elastic_pytorch_operator.planning.failed_writes import (
     SERVICE,
     STATUS,
 )
-from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter, find_refused
+from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
+from elastic_pytorch_operator.reconcile.existing_objects import check_owner, create_or_find
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
-from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter, check_owner
+from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
 from elastic_pytorch_operator.reconcile.template_reader import TemplateReader
 from elastic_pytorch_operator.reconcile.workload_writer import WorkloadWriter
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_key
@@ -100,7 +101,6 @@ class Executor:
 
     def forget_others(self, job_uids: Collection[str]) -> None:
         self._services.intersection_update(job_uids)
-        self._claims.forget_others(job_uids)
         self._pod_groups.forget_others(job_uids)
 
     def forget_unwatched(self, part: int, parts: int) -> None:
@@ -185,12 +185,9 @@ class Executor:
         return JobWrite(WriteKind.EVENTS, f"event {action.reason}", id_, send)
 
     async def _create_service(self, job: Job) -> None:
-        try:
-            await self._cluster.create(resources.SERVICES, headless_service(job))
-        except ClusterError as error:
-            namespace, name = job.key.namespace, job.key.name
-            found = await find_refused(self._cluster, resources.SERVICES, namespace, name, error)
-            problem = f"Service {name} exists and is not owned by this job, so its workers"
+        found = await create_or_find(self._cluster, resources.SERVICES, headless_service(job))
+        if found is not None:
+            problem = f"Service {job.key.name} exists and is not owned by this job, so its workers"
             remedy = "delete that Service, or create the job under another name"
             check_owner(job, found, f"{problem} cannot be resolved by name: {remedy}")
         self._services.add(job.uid)

@@ -3,29 +3,17 @@
 from collections.abc import Collection
 from zlib import crc32
 
-from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.gang_schedulers import GangScheduler
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import pod_groups
-from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.manifests.pod_group import pod_group
+from elastic_pytorch_operator.reconcile.existing_objects import (
+    PREDECESSOR_GOES_SECONDS,
+    BlockedError,
+    check_owner,
+)
 from elastic_pytorch_operator.spec.job import Job
-
-PREDECESSOR_GOES_SECONDS = 5.0  # about what the garbage collector needs after a job's deletion
-
-
-class BlockedError(ClusterError):
-    """People have to act before an object can be made, unless an earlier one goes soon."""
-
-    def __init__(self, code: int, message: str, *, passes: bool = False) -> None:
-        judgement = Judgement.TROUBLE if passes else Judgement.REFUSED
-        super().__init__(
-            code,
-            message,
-            retry_after_seconds=PREDECESSOR_GOES_SECONDS if passes else 0.0,
-            judgement=judgement,
-        )
 
 
 class PodGroupWriter:
@@ -59,7 +47,8 @@ class PodGroupWriter:
             return
         wanted, known = pod_group(job, gang), await self._find(job, gang)
         if without_pods and known is not None and known["metadata"].get("deletionTimestamp"):
-            raise BlockedError(409, f"PodGroup {job.key.name} is still being deleted", passes=True)
+            problem = f"PodGroup {job.key.name} is still being deleted"
+            raise BlockedError(409, problem, goes_seconds=PREDECESSOR_GOES_SECONDS)
         if known is None:
             await self._write(gang, wanted, dry_run=dry_run)
         elif any(known["spec"].get(name) != value for name, value in wanted["spec"].items()):
@@ -108,15 +97,6 @@ class PodGroupWriter:
                 raise
             problem = f"the cluster has no PodGroup of {gang.api_version}: {gang.remedy}"
             raise _unusable(404, gang, f"{problem}, or remove gang") from error
-
-
-def check_owner(job: Job, found: Manifest, problem: str) -> None:
-    """Raises BlockedError with this problem if an object by a job's name is not the job's."""
-    owners = found["metadata"].get("ownerReferences") or ()
-    if not any(owner.get("uid") == job.uid for owner in owners):
-        ours = (owner for owner in owners if owner.get("kind") == names.KIND)
-        predecessor = any(owner.get("name") == job.key.name for owner in ours)
-        raise BlockedError(409, problem, passes=predecessor)
 
 
 def _unusable(code: int, gang: GangScheduler, problem: str) -> BlockedError:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.spec.resources import uses_accelerators
@@ -66,39 +65,3 @@ def add_claim_volumes(spec: dict[str, Any], templates: Sequence[ClaimTemplate], 
     ]
     if added:
         spec["volumes"] = [*(spec.get("volumes") or []), *added]
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    message: str
-    passes: bool  # the claim is about to be deleted, by itself or with the job that owns it
-
-
-def find_conflict(claim: Manifest, job: str, uid: str) -> Conflict | None:
-    """Judges an existing claim, which the job owns or which was created for a job of its name."""
-    metadata = claim["metadata"]
-    owners, labels = metadata.get("ownerReferences") or (), metadata.get("labels") or {}
-    earlier = any(
-        owner.get("kind") == names.KIND and owner.get("name") == job and owner.get("uid") != uid
-        for owner in owners
-    )
-    if metadata.get("deletionTimestamp") or earlier:
-        return Conflict(
-            f"PersistentVolumeClaim {metadata['name']} is being deleted; pods are created after "
-            "that, with a new one",
-            True,
-        )
-    if any(owner.get("uid") == uid for owner in owners):
-        return None
-    if (
-        not owners
-        and labels.get(names.LABEL_JOB_NAME) == job
-        and labels.get(names.LABEL_MANAGED_BY) == names.OPERATOR
-    ):
-        return None
-    message = (
-        f"PersistentVolumeClaim {metadata['name']} exists and was not created for this job: create "
-        "the job again with another name in spec.sharedVolumeClaims, or with that claim as a "
-        "volume of spec.template"
-    )
-    return Conflict(message, False)

@@ -5,9 +5,11 @@ import pytest
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import CLAIMS
+from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.reconcile import claim_writer
-from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
+from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter, check_claim
+from elastic_pytorch_operator.reconcile.existing_objects import BlockedError
 from elastic_pytorch_operator.spec.job import parse_job
 
 from tests.operator.builders import a_manifest
@@ -189,3 +191,45 @@ async def test_claims_are_looked_for_again_once_they_are_forgotten() -> None:
         await write()
     assert writer.missing(job) == {}
     assert await cluster.get(CLAIMS, "default", "data-lm")
+
+
+def owner(uid: str, kind: str = "ElasticPyTorchJob", name: str = "lm") -> dict[str, str]:
+    return {"kind": kind, "name": name, "uid": uid}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "conflict"),
+    [
+        ({"labels": OURS}, ""),
+        ({"labels": {**OURS, "team": "ml"}, "ownerReferences": []}, ""),
+        ({"labels": OURS, "ownerReferences": [owner("uid-lm")]}, ""),
+        ({"ownerReferences": [owner("other", "Backup", "nightly"), owner("uid-lm")]}, ""),
+        ({"labels": OURS, "ownerReferences": [owner("before")]}, "passes"),
+        ({"labels": OURS, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "passes"),
+        (
+            {"ownerReferences": [owner("uid-lm")], "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "passes",
+        ),
+        ({}, "stays"),
+        ({"labels": {names.LABEL_JOB_NAME: "lm"}}, "stays"),
+        ({"labels": {**OURS, names.LABEL_JOB_NAME: "other"}}, "stays"),
+        ({"labels": {**OURS, names.LABEL_MANAGED_BY: "Helm"}}, "stays"),
+        (
+            {"labels": OURS, "ownerReferences": [owner("other", "StatefulSet", "checkpoints")]},
+            "stays",
+        ),
+        ({"labels": OURS, "ownerReferences": [owner("other", name="other")]}, "stays"),
+    ],
+)
+def test_existing_claim_is_used_only_if_it_was_created_for_a_job_of_that_name(
+    metadata: dict[str, Any], conflict: str
+) -> None:
+    claim, job = {"metadata": {"name": "checkpoints-lm", **metadata}}, parse_job(a_manifest())
+    if not conflict:
+        check_claim(job, claim)
+        return
+    with pytest.raises(BlockedError, match="^PersistentVolumeClaim checkpoints-lm ") as blocked:
+        check_claim(job, claim)
+    passes = blocked.value.judgement is Judgement.TROUBLE
+    assert ("passes" if passes else "stays") == conflict
+    assert blocked.value.words.startswith("the API server refuses: PersistentVolumeClaim ")

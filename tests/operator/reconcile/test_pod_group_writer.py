@@ -8,7 +8,8 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import pod_groups
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.manifests.pod_group import pod_group
-from elastic_pytorch_operator.reconcile.pod_group_writer import BlockedError, PodGroupWriter
+from elastic_pytorch_operator.reconcile.existing_objects import BlockedError
+from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
 from elastic_pytorch_operator.spec.job import parse_job
 
 from tests.operator.builders import a_manifest
@@ -164,6 +165,7 @@ async def test_pod_group_that_is_being_deleted_is_not_used_again_unless_a_pod_ke
     with pytest.raises(BlockedError, match="PodGroup lm is still being deleted") as refused:
         await writer.put(job, without_pods=True)
     assert refused.value.judgement is Judgement.TROUBLE
+    assert refused.value.words == "the API server refuses: PodGroup lm is still being deleted"
     assert writer.minimum(job) is None
     await writer.put(job)
     assert writer.minimum(job) == 2

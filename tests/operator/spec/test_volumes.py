@@ -3,7 +3,6 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
 from elastic_pytorch_operator.manifests.worker_pod import volume_claim
-from elastic_pytorch_operator.spec.volumes import find_conflict
 
 from tests.operator.builders import a_job, a_worker_pod
 
@@ -76,42 +75,6 @@ def test_pods_have_the_claims_as_volumes_unless_the_template_has_one_of_the_name
     assert [volume["name"] for volume in pod["spec"]["volumes"]].count("data") == 1
     if job.stock:
         assert "volumes" not in store_pod(job, "x", 1)["spec"]
-
-
-def owner(uid: str, kind: str = "ElasticPyTorchJob", name: str = "lm") -> dict[str, str]:
-    return {"kind": kind, "name": name, "uid": uid}
-
-
-@pytest.mark.parametrize(
-    ("metadata", "conflict"),
-    [
-        ({"labels": OURS}, ""),
-        ({"labels": {**OURS, "team": "ml"}, "ownerReferences": []}, ""),
-        ({"labels": OURS, "ownerReferences": [owner("uid-lm")]}, ""),
-        ({"ownerReferences": [owner("other", "Backup", "nightly"), owner("uid-lm")]}, ""),
-        ({"labels": OURS, "ownerReferences": [owner("before")]}, "passes"),
-        ({"labels": OURS, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "passes"),
-        (
-            {"ownerReferences": [owner("uid-lm")], "deletionTimestamp": "2026-01-01T00:00:00Z"},
-            "passes",
-        ),
-        ({}, "stays"),
-        ({"labels": {"elasticpytorch.dev/job-name": "lm"}}, "stays"),
-        ({"labels": {**OURS, "elasticpytorch.dev/job-name": "other"}}, "stays"),
-        ({"labels": {**OURS, "app.kubernetes.io/managed-by": "Helm"}}, "stays"),
-        (
-            {"labels": OURS, "ownerReferences": [owner("other", "StatefulSet", "checkpoints")]},
-            "stays",
-        ),
-        ({"labels": OURS, "ownerReferences": [owner("other", name="other")]}, "stays"),
-    ],
-)
-def test_existing_claim_is_used_only_if_it_was_created_for_a_job_of_that_name(
-    metadata: dict[str, Any], conflict: str
-) -> None:
-    found = find_conflict({"metadata": {"name": "checkpoints-lm", **metadata}}, "lm", "uid-lm")
-    assert ("" if found is None else "passes" if found.passes else "stays") == conflict
-    assert found is None or found.message.startswith("PersistentVolumeClaim checkpoints-lm ")
 
 
 SHARED_MEMORY = "elastic-pytorch-shared-memory"
