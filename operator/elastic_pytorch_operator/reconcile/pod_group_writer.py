@@ -93,7 +93,7 @@ class PodGroupWriter:
         try:
             await write(pod_groups(gang.api_version), manifest, strict=True, dry_run=dry_run)
         except ClusterError as error:
-            if error.code != 404:
+            if exists or error.code != 404:
                 raise
             problem = f"the cluster has no PodGroup of {gang.api_version}: {gang.remedy}"
             raise _unusable(404, gang, f"{problem}, or remove gang") from error

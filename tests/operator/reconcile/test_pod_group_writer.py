@@ -74,6 +74,16 @@ async def test_pod_group_is_changed_with_the_minimum(
     assert group["spec"].items() >= spec.items()
 
 
+async def test_pod_group_that_goes_before_it_is_changed_is_no_lack_of_a_scheduler(
+    running: Running,
+) -> None:
+    await begin(running)
+    running.cluster.fail_next("replace PodGroup", 404, 'podgroups "lm" not found')
+    running.cluster.apply_job(a_gang(minimum=3))
+    await running.until(lambda: running.cluster.calls.count("replace PodGroup") == 2, 20)
+    assert running.events(names.REFUSED) == []
+
+
 async def test_replacement_does_not_wait_for_a_pod_group_that_cannot_be_changed(
     running: Running,
 ) -> None:
