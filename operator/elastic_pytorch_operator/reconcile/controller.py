@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api.conditions import has_ended
@@ -198,12 +199,14 @@ class Controller:
         while True:
             for part in range(RESYNC_PARTS):
                 await asyncio.sleep(RESYNC_SECONDS / RESYNC_PARTS)
-                self._executor.forget_unwatched(part, RESYNC_PARTS)
                 for key in self._cache.keys:
                     job = self._cache.job(key)
-                    if isinstance(job, Job) and not (
-                        has_ended(job.status) or self._executor.has_service(job.uid)
+                    if (
+                        isinstance(job, Job)
+                        and crc32(job.uid.encode()) % RESYNC_PARTS == part
+                        and not has_ended(job.status)
                     ):
+                        self._executor.forget_unwatched(job.uid)
                         self._queue.add(key, urgent=False)
             if await self._try_relist():
                 self._executor.forget_claims_and_flavors()

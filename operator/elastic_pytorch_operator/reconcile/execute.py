@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-from zlib import crc32
 
 from elastic_pytorch_operator.api import names, resources
 from elastic_pytorch_operator.api.manifest import Manifest
@@ -103,9 +102,9 @@ class Executor:
         self._services.intersection_update(job_uids)
         self._pod_groups.forget_others(job_uids)
 
-    def forget_unwatched(self, part: int, parts: int) -> None:
-        self._services = {uid for uid in self._services if crc32(uid.encode()) % parts != part}
-        self._pod_groups.forget(part, parts)
+    def forget_unwatched(self, job_uid: str) -> None:
+        self._services.discard(job_uid)
+        self._pod_groups.forget(job_uid)
 
     def forget_claims_and_flavors(self) -> None:
         self._claims.forget()

@@ -1,7 +1,6 @@
 """Writes the PodGroups of jobs, which have no watch: it remembers them and looks now and then."""
 
 from collections.abc import Collection
-from zlib import crc32
 
 from elastic_pytorch_operator.api.gang_schedulers import GangScheduler
 from elastic_pytorch_operator.api.manifest import Manifest
@@ -26,12 +25,11 @@ class PodGroupWriter:
         gang, size = self._known.get(job.uid, (None, None))
         return size if gang is job.scheduling.gang else None
 
-    def forget(self, part: int, parts: int) -> None:
-        self._known = {
-            uid: (gang, size)
-            for uid, (gang, size) in self._known.items()
-            if size == 0 or crc32(uid.encode()) % parts != part
-        }
+    def forget(self, job_uid: str) -> None:
+        """Unless there is none: nobody else makes one."""
+        _, size = self._known.get(job_uid, (None, 0))
+        if size:
+            del self._known[job_uid]
 
     def forget_others(self, job_uids: Collection[str]) -> None:
         self._known = {uid: known for uid, known in self._known.items() if uid in job_uids}

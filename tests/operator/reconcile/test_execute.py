@@ -1,30 +1,43 @@
+import asyncio
+
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, CreateStore
+from elastic_pytorch_operator.reconcile.controller import RESYNC_PARTS, RESYNC_SECONDS
 from elastic_pytorch_operator.reconcile.execute import Executor
 from elastic_pytorch_operator.spec.job import parse_job
 
-from tests.operator.builders import a_manifest
+from tests.operator.builders import KEY, a_manifest
+from tests.operator.running_controller import CountedQueue, RunningController
 
-PARTS = 10
+JOBS = 60
 
 
 async def test_services_are_looked_for_again_a_part_at_a_time_and_each_once() -> None:
-    executor = Executor(FakeCluster(), Cache(), AgentSettings("http://operator"))
-    jobs = [parse_job(a_manifest(f"job-{number}")) for number in range(200)]
-    for job in jobs:
-        (write,) = executor.writes(job, [CreateService()])
-        await write.send()
-    assert all(executor.has_service(job.uid) for job in jobs)
-    forgotten = []
-    for part in range(PARTS):
-        executor.forget_unwatched(part, PARTS)
-        forgotten.append(sum(not executor.has_service(job.uid) for job in jobs) - sum(forgotten))
-    assert sum(forgotten) == 200
-    assert max(forgotten) < 40, "not all at once"
+    running = RunningController(FakeCluster(nodes=4, pods_per_node=100))
+    for number in range(JOBS):
+        running.cluster.apply_job(a_manifest(f"job-{number}"))
+    looks = []
+    async with running.runs():
+        await asyncio.sleep(1.0)
+        for _ in range(RESYNC_PARTS):
+            before = running.cluster.calls.count("create Service")
+            await asyncio.sleep(RESYNC_SECONDS / RESYNC_PARTS)
+            looks.append(running.cluster.calls.count("create Service") - before)
+    assert sum(looks) == JOBS
+    assert max(looks) < JOBS / 5, "not all at once"
+
+
+async def test_job_of_another_controller_is_planned_as_rarely_as_others() -> None:
+    queue = CountedQueue()
+    running = RunningController(FakeCluster(), queue)
+    running.cluster.apply_job(a_manifest(managedBy="kueue.x-k8s.io/multikueue"))
+    async with running.runs():
+        await asyncio.sleep(RESYNC_SECONDS - 1.0)
+    assert queue.taken[KEY] <= 3
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,8 @@ async def test_pod_groups_are_looked_for_again_and_what_is_not_there_is_not() ->
     job, ended = (parse_job(a_gang(name=name)) for name in ("lm", "ended"))
     await writer.put(job)
     await writer.delete(ended)
-    writer.forget(0, 1)
+    for each in (job, ended):
+        writer.forget(each.uid)
     assert (writer.minimum(job), writer.minimum(ended)) == (None, 0)
     writer.forget_others({job.uid})
     assert writer.minimum(ended) is None
