@@ -176,6 +176,7 @@ def condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
 
 
 KEY = JobKey("default", "lm")
+OWNER = KEY, "uid-lm"
 
 __all__ = [
     "KEY",

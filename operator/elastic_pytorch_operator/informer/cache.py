@@ -1,11 +1,12 @@
 """The operator's view of jobs, pods and nodes, by watches, lists and its own writes."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.changes import (
+    Identity,
     differ_in_status,
     identify,
     plans_alike,
@@ -20,8 +21,7 @@ from elastic_pytorch_operator.informer.tombstones import Tombstones
 from elastic_pytorch_operator.informer.unreadable import UnreadableObjects
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.informer.workload_views import job_of_workload, view_workload
-from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
-from elastic_pytorch_operator.model.observed import Nodes, PodView, UnreadableObject
+from elastic_pytorch_operator.model.observed import Nodes, PodView
 from elastic_pytorch_operator.model.reduced_objects import reduce_job
 from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_key
@@ -32,7 +32,6 @@ from elastic_pytorch_operator.spec.stored_job import parse_stored, valid_spec
 Manifests = Iterable[Manifest]
 
 WATCHES = {names.KIND: "jobs", "Pod": "pods", "Node": "nodes", kueue.WORKLOAD: "workloads"}
-NO_JOB = JobKey("", "")
 
 
 @dataclass(slots=True)
@@ -54,21 +53,16 @@ class Cache:
 
     defaults: JobDefaults = API_DEFAULTS
     primed: bool = False  # everything has been listed once
-    marks: InitVar[tuple[Mark, ...]] = MARKS
     watch_lag: WatchLag = field(default_factory=WatchLag)
     unreadable: UnreadableObjects = field(default_factory=UnreadableObjects)
     # Watched namespaces that the last list lacks; what was known of them stays.
     unavailable: frozenset[str] = frozenset()
-    _nodes: NodeIndex = field(init=False)
+    node_index: NodeIndex = field(default_factory=NodeIndex)
+    pods: PodIndex = field(default_factory=PodIndex)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
-    _keys: dict[str, JobKey] = field(default_factory=dict)  # of the jobs, by UID
-    _pods: PodIndex = field(default_factory=PodIndex)
     _workloads: OwnedIndex[WorkloadView] = field(default_factory=OwnedIndex)
     _tombstones: Tombstones = field(default_factory=Tombstones)
     _templates: dict[str, Manifest] = field(default_factory=dict)  # by UID
-
-    def __post_init__(self, marks: tuple[Mark, ...]) -> None:
-        self._nodes = NodeIndex(marks)
 
     def job(self, key: JobKey) -> Job | TemplateUnread | None:
         entry = self._jobs.get(key)
@@ -89,7 +83,7 @@ class Cache:
 
     @property
     def job_uids(self) -> set[str]:
-        return set(self._keys)
+        return {entry.uid for entry in self._jobs.values()}
 
     @property
     def keys(self) -> list[JobKey]:
@@ -98,28 +92,15 @@ class Cache:
     @property
     def nodes(self) -> Nodes:
         """All nodes: the same object until one of them changes."""
-        return self._nodes.all
+        return self.node_index.all
 
-    def _owner(self, job_uid: str) -> Owner:
-        return self._keys.get(job_uid, NO_JOB), job_uid
-
-    def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
-        """The worker pods of a job, by index: the same tuple until one of its pods changes."""
-        return self._pods.workers_of(self._owner(job_uid))
-
-    def stores_of(self, job_uid: str) -> tuple[PodView, ...]:
-        return self._pods.stores_of(self._owner(job_uid))
-
-    def workloads_of(self, job_uid: str) -> tuple[WorkloadView, ...]:
-        found = self._workloads.of(self._owner(job_uid))
+    def workloads_of(self, owner: Owner) -> tuple[WorkloadView, ...]:
+        found = self._workloads.of(owner)
         return tuple(sorted(found, key=lambda workload: workload.number))
-
-    def unreadable_of(self, job_uid: str) -> tuple[UnreadableObject, ...]:
-        return self.unreadable.of(self._owner(job_uid))
 
     def worker(self, namespace: str, name: str, uid: str) -> tuple[JobKey, str] | None:
         """A worker pod's job, and its UID; None if the pod is unknown, or another one by now."""
-        entry = self._pods.get((namespace, name))
+        entry = self.pods.get((namespace, name))
         if (
             entry is None
             or entry.uid != uid
@@ -130,13 +111,13 @@ class Cache:
         return entry.owner
 
     def has_pod_at(self, address: str) -> bool:
-        return any(self.has_job(*owner) for owner in self._pods.owners_at(address))
+        return any(self.has_job(*owner) for owner in self.pods.owners_at(address))
 
     @property
     def running_workers(self) -> int:
         return sum(
             pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER
-            for _, pod in self._pods
+            for _, pod in self.pods
         )
 
     def observe_change(
@@ -147,7 +128,9 @@ class Cache:
             return set()
         deleted = change == "DELETED"
         self.watch_lag.observe(WATCHES[kind], manifest, now, gone=deleted, begins=change is None)
-        return self.remove(kind, manifest, now) if deleted else self.apply(kind, manifest, now)
+        if deleted:
+            return self.remove(kind, identify(manifest), now)
+        return self.apply(kind, manifest, now)
 
     def note_written(self, kind: str, manifest: Manifest, now: float) -> None:
         self.apply(kind, manifest, now)
@@ -156,18 +139,17 @@ class Cache:
     def apply(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
         return self._take(kind, manifest, now) or set()
 
-    def remove(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
+    def remove(self, kind: str, found: Identity, now: float) -> set[JobKey]:
         """Forgets an object, unless another one has its name; remembers a node as removed."""
-        found = identify(manifest)
         self.unreadable.forget(kind, found.uid)
         if kind == "Node":
-            return self._jobs_on(found.name) if self._nodes.remove(manifest, now) else set()
+            return self._jobs_on(found.name) if self.node_index.remove(found, now) else set()
         self._tombstones.leave(found.uid, now)
         if kind == names.KIND:
             key = JobKey(found.namespace or "default", found.name)
             if not self.has_job(key, found.uid):
                 return set()
-            self._forget_job(key)
+            del self._jobs[key]
             return {key}
         index = self._index(kind)
         place = (found.namespace, found.name)
@@ -176,9 +158,6 @@ class Cache:
             return set()
         index.drop(place)
         return {known.owner[0]}
-
-    def mark_ended_before_takeover(self) -> None:
-        self._pods.mark_ended_before_takeover()
 
     def replace_all(
         self,
@@ -213,7 +192,7 @@ class Cache:
             self.watch_lag.forget_others(WATCHES[kind], uids)
             self.unreadable.forget_others(kind, uids)
         self._tombstones.expire(now)
-        self._nodes.forget_removed(self._pods.nodes)
+        self.node_index.forget_removed(self.pods.nodes)
         used = {entry.job.template_uid for entry in self._jobs.values()}
         self._templates = {uid: spec for uid, spec in self._templates.items() if uid in used}
         self.watch_lag.listed(now)
@@ -224,7 +203,8 @@ class Cache:
         self, kind: str, uids: Collection[str], listed_names: Collection[str], now: float
     ) -> set[JobKey]:
         if kind == "Node":
-            return set().union(*map(self._jobs_on, self._nodes.remove_others(listed_names, now)))
+            removed = self.node_index.remove_others(listed_names, now)
+            return set().union(*map(self._jobs_on, removed))
         gone: list[tuple[str, JobKey]] = []
         if kind != names.KIND:
             index = self._index(kind)
@@ -237,7 +217,7 @@ class Cache:
             for key, job in list(self._jobs.items()):
                 known_before = job.seen_at < now and key.namespace not in self.unavailable
                 if known_before and job.uid not in uids:
-                    gone.append((self._forget_job(key).uid, key))
+                    gone.append((self._jobs.pop(key).uid, key))
         for uid, _ in gone:
             self._tombstones.leave(uid, now)
         return {key for _, key in gone}
@@ -254,7 +234,7 @@ class Cache:
                 case "Pod":
                     concerned = self._take_pod(manifest, now, listed=listed)
                 case "Node":
-                    changed = self._nodes.take(manifest, now)
+                    changed = self.node_index.take(manifest, now)
                     concerned = self._jobs_on(manifest["metadata"]["name"]) if changed else None
                 case kueue.WORKLOAD:
                     concerned = self._take_workload(manifest, now, listed=listed)
@@ -273,14 +253,13 @@ class Cache:
         if not self._is_news(metadata, known, now, listed=listed):
             return None
         if known is not None and known.uid != metadata.get("uid", ""):
-            self._forget_job(key)
+            del self._jobs[key]
             self._tombstones.leave(known.uid, now)
             known = None
         status = manifest.get("status")
         kept = {**reduce_job(manifest), "status": status if isinstance(status, Mapping) else {}}
         parsed = self._read(kept, known)
         self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, kept, now)
-        self._keys[metadata.get("uid", "")] = key
         return set() if known is not None and plans_alike(known.job, parsed) else {key}
 
     def _read(self, manifest: Manifest, known: _JobEntry | None) -> Job | TemplateUnread:
@@ -314,7 +293,7 @@ class Cache:
         if owner is None:
             return None
         place = (metadata["namespace"], metadata["name"])
-        entry = self._pods.get(place)
+        entry = self.pods.get(place)
         if not self._is_news(metadata, entry, now, listed=listed):
             return None
         known = entry.view if entry is not None and entry.uid == metadata["uid"] else None
@@ -323,7 +302,7 @@ class Cache:
         )
         if known is not None:
             view = follow_view(known, view, now)
-        self._pods.put(place, Entry(view, owner, version_of(metadata), now))
+        self.pods.put(place, Entry(view, owner, version_of(metadata), now))
         job = self.job(owner[0])
         read = job.pod_conditions if isinstance(job, Job) else frozenset()
         return set() if known is not None and pods_alike(known, view, read) else {owner[0]}
@@ -365,13 +344,8 @@ class Cache:
             return (known.uid, known.version) != (uid, version)
         return known.version < version or (known.uid != uid and known.version == version)
 
-    def _forget_job(self, key: JobKey) -> _JobEntry:
-        entry = self._jobs.pop(key)
-        self._keys.pop(entry.uid, None)
-        return entry
-
     def _index(self, kind: str) -> PodIndex | OwnedIndex[WorkloadView]:
-        return self._pods if kind == "Pod" else self._workloads
+        return self.pods if kind == "Pod" else self._workloads
 
     def _jobs_on(self, node: str) -> set[JobKey]:
-        return {key for key, _ in self._pods.owners_on(node)}
+        return {key for key, _ in self.pods.owners_on(node)}

@@ -23,13 +23,13 @@ class Identity(NamedTuple):
     namespace: str
     name: str
     uid: str
-    version: int  # 0: none
+    version: int = 0  # none
 
 
 def identify(manifest: object) -> Identity:
     metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
     if not isinstance(metadata, Mapping):
-        return Identity("", "", "", 0)
+        return Identity("", "", "")
     return Identity(
         _text(metadata, "namespace"),
         _text(metadata, "name"),

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.informer.changes import identify, version_of
+from elastic_pytorch_operator.informer.changes import Identity, version_of
 from elastic_pytorch_operator.informer.pod_views import view_node
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.model.observed import Nodes, NodeView
@@ -42,9 +42,8 @@ class NodeIndex:
         )
         return self._differs(known, view)
 
-    def remove(self, manifest: Manifest, now: float) -> bool:
+    def remove(self, found: Identity, now: float) -> bool:
         """Remembers a node as removed, unless another one has its name."""
-        found = identify(manifest)
         known = self._entries.get(found.name)
         if known is not None and (known.view.removed or known.uid != found.uid):
             return False
@@ -63,7 +62,7 @@ class NodeIndex:
         return [
             name
             for name, entry in gone
-            if self.remove({"metadata": {"name": name, "uid": entry.uid}}, before)
+            if self.remove(Identity("", name, entry.uid), before)
         ]
 
     def forget_removed(self, used: Collection[str]) -> None:

@@ -49,6 +49,7 @@ class PodIndex(OwnedIndex[PodView]):
         return entry
 
     def workers_of(self, owner: Owner) -> tuple[PodView, ...]:
+        """The worker pods of a job, by index: the same tuple until one of its pods changes."""
         return self._sort(owner).workers
 
     def stores_of(self, owner: Owner) -> tuple[PodView, ...]:

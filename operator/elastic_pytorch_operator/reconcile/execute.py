@@ -15,6 +15,7 @@ from elastic_pytorch_operator.api.times import write_micro_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import MAX_QUOTED, Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.informer.changes import Identity
 from elastic_pytorch_operator.manifests.stock_pods import (
     explain_refusal,
     stock_worker_pod,
@@ -239,15 +240,14 @@ class Executor:
         grace = 0 if action.force else None
         pod = await self._cluster.delete(resources.PODS, namespace, name, uid, grace_seconds=grace)
         if pod is None:
-            gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
-            self._cache.remove("Pod", gone, self._clock())
+            self._cache.remove("Pod", Identity(namespace, name, uid), self._clock())
         elif pod.get("kind") == "Pod":
             self._cache.apply("Pod", pod, self._clock())
         logger.info("deleted pod", extra={"job": str(job.key), "pod": name, "why": action.why})
 
     async def _delete_job(self, job: Job) -> None:
         await self._cluster.delete(resources.JOBS, job.key.namespace, job.key.name, job.uid)
-        self._forget_job(job.key, job.uid)
+        self._cache.remove(names.KIND, Identity(*job.key, job.uid), self._clock())
         logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
 
     async def _patch_status(
@@ -272,13 +272,9 @@ class Executor:
         except ClusterError as error:
             if error.code != 404:
                 raise
-            self._forget_job(key, uid)
+            self._cache.remove(names.KIND, Identity(*key, uid), self._clock())
             return
         self._cache.note_written(names.KIND, manifest, self._clock())
-
-    def _forget_job(self, key: JobKey, uid: str) -> None:
-        gone = {"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}
-        self._cache.remove(names.KIND, gone, self._clock())
 
     async def _send_event(
         self, job: Job, action: RecordEvent, nanoseconds: int, count: int

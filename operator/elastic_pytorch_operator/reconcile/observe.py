@@ -27,13 +27,14 @@ def observe(
         being_deleted: UIDs of pods that count as deleted before the API server confirms it, or the
             next plan would take the agent of a lost worker for a newcomer's.
     """
-    pods, now = _mark_deleting(cache.pods_of(job.uid), being_deleted), known.now
+    owner, now = (job.key, job.uid), known.now
+    pods = _mark_deleting(cache.pods.workers_of(owner), being_deleted)
     agents = registry.agents(job.uid, {pod.name for pod in pods})
     heard = registry.job(job.uid)
     return replace(
         known,
         pods=pods,
-        stores=_mark_deleting(cache.stores_of(job.uid), being_deleted),
+        stores=_mark_deleting(cache.pods.stores_of(owner), being_deleted),
         nodes=cache.nodes,
         agents=agents,
         round=heard.round or recover_round(pods, agents, known.listening_since),
@@ -45,8 +46,8 @@ def observe(
         heartbeat_seconds=registry.longest_heartbeat_seconds(now),
         heard_before=frozenset() if job.stock else heard_before(job, pods),
         reports_progress=any(agent.progress.step is not None for agent in agents.values()),
-        workloads=cache.workloads_of(job.uid) if kueue else None,
-        unreadable=cache.unreadable_of(job.uid),
+        workloads=cache.workloads_of(owner) if kueue else None,
+        unreadable=cache.unreadable.of(owner),
     )
 
 

@@ -15,6 +15,7 @@ from elastic_pytorch_operator.api.resources import (
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Change, Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.informer.changes import Identity
 from elastic_pytorch_operator.manifests.workload import (
     EXTRA_PRIORITY,
     PlacementConflict,
@@ -60,7 +61,7 @@ class WorkloadWriter:
                 written = await self._change(namespace, name, version, change)
             case DeleteWorkload(name, uid, why):
                 await self._cluster.delete(WORKLOADS, namespace, name, uid)
-                gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
+                gone = Identity(namespace, name, uid)
                 self._cache.remove(kueue.WORKLOAD, gone, self._clock())
                 facts = {"job": str(job.key), "workload": name, "why": why}
                 logger.info("deleted workload", extra=facts)

@@ -22,6 +22,7 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.http.connections import Connections
 from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.informer.node_index import NodeIndex
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.election_thread import ElectionThread
@@ -124,7 +125,7 @@ class Replica:
         self._primed = asyncio.Event()
         self._cache = Cache(
             defaults=settings.defaults,
-            marks=settings.marks,
+            node_index=NodeIndex(settings.marks),
             watch_lag=WatchLag(by_namespace=bool(settings.watched)),
         )
         self._registry = AgentRegistry(lambda: self._cache.running_workers, self._clock)
@@ -244,7 +245,7 @@ class Replica:
             self._listen(self._api, settings.host, settings.port, tls),
             asyncio.TaskGroup() as tasks,
         ):
-            self._cache.mark_ended_before_takeover()
+            self._cache.pods.mark_ended_before_takeover()
             self._controller.listen()
             self._listening = True
             logger.info("listening to agents", extra={"jobs": len(self._cache.keys)})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_examples import examples
 from tests.operator.any_jobs import places
-from tests.operator.builders import KEY, a_job, a_manifest, a_queued_job, a_worker_pod
+from tests.operator.builders import KEY, OWNER, a_job, a_manifest, a_queued_job, a_worker_pod
 
 Path = tuple[str | int, ...]
 
@@ -134,8 +134,8 @@ def check_that_others_are_known(kind: str, bad: Any) -> None:
 
     def are_known() -> None:
         assert isinstance(cache.job(KEY), Job)
-        assert len(cache.pods_of("uid-lm")) == 1
-        assert len(cache.workloads_of("uid-lm")) == 1
+        assert len(cache.pods.workers_of(OWNER)) == 1
+        assert len(cache.workloads_of(OWNER)) == 1
         assert "node-of-lm" in cache.nodes
         assert cache.running_workers >= 1
         assert cache.watch_lag.silent_since() is not None
@@ -212,7 +212,7 @@ def test_annotation_that_is_no_number_counts_as_none() -> None:
     pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = "²"
     cache = Cache()
     cache.replace_all([a_manifest()], [pod], [], 1.0)
-    [view] = cache.pods_of("uid-lm")
+    [view] = cache.pods.workers_of(OWNER)
     assert (view.group_restarts, cache.unreadable.counts) == (0, {})
 
 
@@ -233,7 +233,7 @@ def spoilt(kind: str, version: int, **labels: str) -> dict[str, Any]:
 def test_pod_that_can_no_longer_be_read_keeps_its_place_while_it_lives(by_list: bool) -> None:
     cache = Cache()
     cache.replace_all([a_manifest()], [a_reported("Pod")], [], 1.0)
-    before = cache.pods_of("uid-lm")
+    before = cache.pods.workers_of(OWNER)
     if by_list:
         cache.replace_all([a_manifest()], [spoilt("Pod", 6)], [], 10.0)
     else:
@@ -241,9 +241,9 @@ def test_pod_that_can_no_longer_be_read_keeps_its_place_while_it_lives(by_list: 
             "an event reports it"
         )
         assert cache.observe_change("Pod", "MODIFIED", spoilt("Pod", 6), 10.0) == set()
-    assert cache.pods_of("uid-lm") == before
+    assert cache.pods.workers_of(OWNER) == before
     assert cache.unreadable.counts == {"Pod": 1}
-    [unreadable] = cache.unreadable_of("uid-lm")
+    [unreadable] = cache.unreadable.of(OWNER)
     assert (unreadable.kind, unreadable.name, unreadable.fault[:9]) == (
         "Pod",
         before[0].name,
@@ -255,7 +255,7 @@ def test_pod_that_can_no_longer_be_read_keeps_its_place_while_it_lives(by_list: 
         or cache.watch_lag.silent_since()["pods"] == 1.0
     ), "its watch is not waited for"
     assert cache.observe_change("Pod", "DELETED", spoilt("Pod", 7), 11.0) == {KEY}
-    assert (cache.pods_of("uid-lm"), cache.unreadable.counts, cache.unreadable_of("uid-lm")) == (
+    assert (cache.pods.workers_of(OWNER), cache.unreadable.counts, cache.unreadable.of(OWNER)) == (
         (),
         {},
         (),
@@ -288,7 +288,7 @@ def test_pod_that_can_be_read_again_is_news() -> None:
     again["metadata"]["resourceVersion"] = "7"
     again["status"]["phase"] = "Failed"
     assert cache.observe_change("Pod", "MODIFIED", again, 3.0) == {KEY}
-    assert ([view.phase for view in cache.pods_of("uid-lm")], cache.unreadable.counts) == (
+    assert ([view.phase for view in cache.pods.workers_of(OWNER)], cache.unreadable.counts) == (
         ["Failed"],
         {},
     )
@@ -298,7 +298,7 @@ def test_pod_that_can_be_read_again_is_news() -> None:
     ("kind", "known"),
     [
         ("Node", lambda cache: cache.nodes),
-        (kueue.WORKLOAD, lambda cache: cache.workloads_of("uid-lm")),
+        (kueue.WORKLOAD, lambda cache: cache.workloads_of(OWNER)),
     ],
 )
 def test_last_version_that_could_be_read_stays(kind: str, known: Any) -> None:

@@ -8,7 +8,7 @@ from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.workload import Admission
 from elastic_pytorch_operator.spec.job import JobKey
 
-from tests.operator.builders import a_manifest, a_queued_job
+from tests.operator.builders import OWNER, a_manifest, a_queued_job
 
 STATUS = {
     "admission": {
@@ -90,13 +90,13 @@ def test_cache_has_the_workloads_of_a_job_and_tells_whom_a_change_concerns() -> 
     assert (
         cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(1, status=STATUS), 3.0) == set()
     ), "older"
-    (view,) = cache.workloads_of("uid-lm")
+    (view,) = cache.workloads_of(OWNER)
     assert (view.version, view.granted) == ("2", 0)
     assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(3, status=STATUS), 4.0) == {
         key
     }
     assert cache.observe_change(kueue.WORKLOAD, "DELETED", a_reported(3), 5.0) == {key}
-    assert cache.workloads_of("uid-lm") == ()
+    assert cache.workloads_of(OWNER) == ()
     assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(4), 6.0) == set(), (
         "a late report of what is gone"
     )
@@ -108,7 +108,7 @@ def test_list_corrects_what_the_watch_has_missed() -> None:
     assert cache.replace_all([a_manifest()], [], [], 2.0, [a_reported(5, status=STATUS)]) >= {
         JobKey("default", "lm")
     }
-    assert [view.granted for view in cache.workloads_of("uid-lm")] == [2]
+    assert [view.granted for view in cache.workloads_of(OWNER)] == [2]
     assert cache.watch_lag.silent_since().keys() >= {"workloads"}
     cache.replace_all([a_manifest()], [], [], 9.0, [])
-    assert cache.workloads_of("uid-lm") == ()
+    assert cache.workloads_of(OWNER) == ()

@@ -336,7 +336,7 @@ async def test_whatever_the_api_server_does_a_job_gets_its_pods_and_is_never_fai
     assert len(alive) == len(set(alive)) == wanted, alive
     assert conditions["Running"]["message"] == f"{wanted} of {wanted} workers train"
     assert job["status"]["observedGeneration"] == job["metadata"]["generation"]
-    assert {pod.name for pod in world.cache.pods_of(job["metadata"]["uid"])} >= {
+    assert {pod.name for pod in world.cache.pods.workers_of((KEY, job["metadata"]["uid"]))} >= {
         pod["metadata"]["name"]
         for pod in world.cluster.pods()
         if pod["metadata"]["labels"][names.LABEL_ROLE] == names.ROLE_WORKER

@@ -83,7 +83,7 @@ class Day(RunningController[FakeCluster]):
             "reporting": len(controller._reporting),
             "services": len(executor._services),
             "agents": len(self.registry._jobs),
-            "pods": sum(1 for _ in self.cache._pods),
+            "pods": sum(1 for _ in self.cache.pods),
         }
 
 

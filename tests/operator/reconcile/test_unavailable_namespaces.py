@@ -54,7 +54,8 @@ async def test_namespace_that_is_refused_later_is_kept_as_it_was_and_the_others_
         running.cluster.remove_job("lm", "a")
         await asyncio.sleep(2 * RESYNC_SECONDS)
         assert running.cache.keys == [JobKey("b", "lm")]
-        assert len(running.cache.pods_of(running.cluster.job("lm", "b")["metadata"]["uid"])) == 1
+        owner = JobKey("b", "lm"), running.cluster.job("lm", "b")["metadata"]["uid"]
+        assert len(running.cache.pods.workers_of(owner)) == 1
         running.cluster.remove_job("lm", "b")
         await asyncio.sleep(RESYNC_SECONDS)
         assert running.cache.keys == [JobKey("b", "lm")], "it may only seem so"
