@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from elastic_pytorch_operator.api import kueue, names
+from elastic_pytorch_operator.api.conditions import find_condition, is_true
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_count
 from elastic_pytorch_operator.informer.owned_objects import Owner, owner_of
@@ -27,10 +28,12 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     training = annotations.get(names.ANNOTATION_TRAINING_CONTAINER, names.TRAINING_CONTAINER)
-    state = _state_of(training, status)
+    statuses = status.get("containerStatuses") or ()
+    own: Manifest = next((c for c in statuses if c.get("name") == training), {})
+    state = own.get("state") or {}
     terminated = state.get("terminated") or _failed_init(spec, status)
     phase = status.get("phase", "Pending")
-    waiting_reason, waiting = _find_wait(status, training, state)
+    waiting_reason, waiting = _find_wait(status, own, state)
     grace = spec.get("terminationGracePeriodSeconds")
     view = PodView(
         name=metadata["name"],
@@ -44,7 +47,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         exit_code=terminated.get("exitCode"),
         exit_reason=status.get("reason") or terminated.get("reason") or "",
         exit_message=_exit_message(status, terminated),
-        disrupted=_is_disrupted(status),
+        disrupted=is_true(status, "DisruptionTarget"),
         sidecar_runs=phase not in TERMINAL_PHASES and _runs_beside(training, status),
         waiting=waiting,
         waiting_reason=waiting_reason,
@@ -105,13 +108,6 @@ def view_node(node: Manifest, marks: Iterable[Mark] = MARKS) -> NodeView:
     )
 
 
-def _state_of(container: str, status: Manifest) -> Manifest:
-    states = (
-        c.get("state") for c in status.get("containerStatuses") or () if c.get("name") == container
-    )
-    return next(states, None) or {}
-
-
 def _runs_beside(training: str, status: Manifest) -> bool:
     """Whether another container has not ended; the kubelet itself stops native sidecars."""
     others = (c for c in status.get("containerStatuses") or () if c.get("name") != training)
@@ -122,13 +118,6 @@ def _exit_message(status: Manifest, terminated: Manifest) -> str:
     """The message for the reason of a pod's end: the kubelet's if it has ended the pod."""
     of_pod, of_container = status.get("message") or "", terminated.get("message") or ""
     return (of_pod or of_container) if status.get("reason") else (of_container or of_pod)
-
-
-def _is_disrupted(status: Manifest) -> bool:
-    return any(
-        c.get("type") == "DisruptionTarget" and c.get("status") == "True"
-        for c in status.get("conditions") or ()
-    )
 
 
 def _unhealthy_resources(status: Manifest) -> str:
@@ -172,7 +161,7 @@ def _failed_init(spec: Manifest, status: Manifest) -> Manifest:
     return {}
 
 
-def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, str]:
+def _find_wait(status: Manifest, own: Manifest, state: Manifest) -> tuple[str, str]:
     """Why a pod's training container does not run yet: a reason, and a text.
 
     Both are empty while it is starting, or has started. It waits for init containers, native
@@ -180,8 +169,7 @@ def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, s
     """
     if "running" in state or "terminated" in state:
         return "", ""
-    own = [c for c in status.get("containerStatuses") or () if c.get("name") == training]
-    for container in (*(status.get("initContainerStatuses") or ()), *own):
+    for container in (*(status.get("initContainerStatuses") or ()), own):
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason = waiting.get("reason", "")
         if reason and reason not in ("ContainerCreating", "PodInitializing"):
@@ -196,12 +184,8 @@ def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, s
 
 
 def _unscheduled(status: Manifest) -> Manifest:
-    conditions = (
-        c
-        for c in status.get("conditions") or ()
-        if c.get("type") == "PodScheduled" and c.get("status") == "False"
-    )
-    return next(conditions, {})
+    condition = find_condition(status, "PodScheduled")
+    return condition if condition.get("status") == "False" else {}
 
 
 def _listed(annotations: Manifest, name: str) -> frozenset[str]:
