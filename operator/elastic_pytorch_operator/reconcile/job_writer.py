@@ -6,10 +6,11 @@ What is on its way is not sent a second time: the plan after its end decides.
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, unique
+from enum import Enum, auto
 from functools import partial
+from typing import Any
 
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
@@ -22,7 +23,7 @@ from elastic_pytorch_operator.planning.failed_writes import (
     FailedWrites,
     note_failure,
 )
-from elastic_pytorch_operator.reconcile.write_slots import Write, WriteSlots
+from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
@@ -35,21 +36,20 @@ STATUSES_PER_SECOND, STATUS_BURST = 1.0, 10.0
 EVENTS_PER_SECOND, EVENT_BURST = 1 / 30, 20.0
 
 
-@unique  # an alias would put one kind under the rules of the other
 class WriteKind(Enum):
     """In the order in which a job sends them."""
 
-    TEMPLATE = "template"
-    SERVICE = "service"
-    DRY_RUN = "dry run"
-    CLAIMS = "claims"
-    POD_GROUP = "pod group"
-    STATUS = "status"
-    WORKLOADS = "workloads"
-    PODS = "pods"
-    DELETES = "deletes"
-    JOB = "job"
-    EVENTS = "events"
+    TEMPLATE = auto()
+    SERVICE = auto()
+    DRY_RUN = auto()
+    CLAIMS = auto()
+    POD_GROUP = auto()
+    STATUS = auto()
+    WORKLOADS = auto()
+    PODS = auto()
+    DELETES = auto()
+    JOB = auto()
+    EVENTS = auto()
 
 
 POD_KINDS = (WriteKind.PODS, WriteKind.DELETES)
@@ -196,7 +196,7 @@ class JobWriter:
     def has_write(self) -> bool:
         return self._next_kind() is not None
 
-    def next_write(self) -> Write:
+    def next_write(self) -> Coroutine[Any, Any, ClusterError | None]:
         kind = self._next_kind()
         assert kind is not None  # the slots have asked before
         _, write = self._waiting[kind].popitem(last=False)
@@ -205,7 +205,7 @@ class JobWriter:
         self._sent[write.id] = write
         self._kinds[kind] += 1
         self._batches.setdefault(write.key, _Batch()).sent += 1
-        return lambda: self._send(write)
+        return self._send(write)
 
     def _next_kind(self) -> WriteKind | None:
         waiting = (kind for kind, writes in self._waiting.items() if writes)

@@ -11,7 +11,9 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+
+from elastic_pytorch_operator.monitoring.metrics import Metrics
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -21,18 +23,6 @@ SOON_SECONDS = 0.5
 URGENT_IN_A_ROW = 8  # then one that is not urgent, which may have waited for long, has its turn
 SPARE_ENTRIES = 16  # of the heap, for keys that have become due earlier than their entries say
 ENTRIES_PER_KEY = 3  # of the heap, at most: two are in force
-
-
-class QueueObserver(Protocol):
-    def queued(self) -> None: ...
-
-    def retried(self) -> None: ...
-
-    def taken(self, seconds: float) -> None:
-        """A key was taken so long after it was due."""
-        ...
-
-    def worked(self, seconds: float) -> None: ...
 
 
 class _Due(NamedTuple):
@@ -48,12 +38,12 @@ class WorkQueue(Generic[Key]):
 
     def __init__(
         self,
-        observer: QueueObserver | None = None,
+        metrics: Metrics | None = None,
         *,
         begun: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._observer = observer
+        self._metrics = metrics or Metrics()
         self._begun = begun
         self._clock = clock
         self._due: dict[Key, _Due] = {}  # of each key that awaits work
@@ -103,8 +93,8 @@ class WorkQueue(Generic[Key]):
         if asked == known:
             return
         self._due[key] = asked
-        if self._observer and due < known.at:
-            self._observer.queued()
+        if due < known.at:
+            self._metrics.queued()
         if due <= now:
             self._release(key)
             return
@@ -122,8 +112,7 @@ class WorkQueue(Generic[Key]):
         """Asks for another try, later each time; returns the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        if self._observer:
-            self._observer.retried()
+        self._metrics.retried()
         delay = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(failures, 16), MAX_BACKOFF_SECONDS)
         self.add(key, delay, urgent=False)
         return delay
@@ -141,14 +130,11 @@ class WorkQueue(Generic[Key]):
         now = self._clock()
         waited = now - self._due.pop(key).at
         self._active[key] = now
-        if self._observer:
-            self._observer.taken(waited)
+        self._metrics.taken(waited)
         return key
 
     def done(self, key: Key, rest_seconds: float = 0.0) -> None:
-        began = self._active.pop(key, None)
-        if self._observer and began is not None:
-            self._observer.worked(self._clock() - began)
+        self._metrics.worked(self._clock() - self._active.pop(key))
         if rest_seconds > 0:
             self._resting.add(key)
             asyncio.get_running_loop().call_later(rest_seconds, self._end_rest, key)

@@ -25,8 +25,6 @@ OVERLOADED = 429, Judgement.TROUBLE
 OVERLOADED_SECONDS = 1.0  # if the API server does not say how long to wait
 MAX_OVERLOADED_SECONDS = 60.0
 
-Write = Callable[[], Coroutine[Any, Any, ClusterError | None]]
-
 
 class Sender(Hashable, Protocol):
     @property
@@ -34,7 +32,7 @@ class Sender(Hashable, Protocol):
 
     def has_write(self) -> bool: ...
 
-    def next_write(self) -> Write: ...
+    def next_write(self) -> Coroutine[Any, Any, ClusterError | None]: ...
 
 
 class WriteSlots:
@@ -93,7 +91,7 @@ class WriteSlots:
             sender, _ = senders.popitem(last=False)
             if senders:
                 self._waiting[namespace] = senders
-            task = asyncio.ensure_future(sender.next_write()())
+            task = asyncio.ensure_future(sender.next_write())
             self._began[task] = self._clock()
             self._on_their_way[namespace] += 1
             task.add_done_callback(partial(self._end, namespace))

@@ -42,13 +42,13 @@ class Overload:
     def has_write(self) -> bool:
         return self.left > 0
 
-    def next_write(self) -> Callable[[], Coroutine[Any, Any, ClusterError]]:
+    def next_write(self) -> Coroutine[Any, Any, ClusterError]:
         self.left -= 1
 
         async def send() -> ClusterError:
             return ClusterError(429, "too many requests", retry_after_seconds=PAUSE_SECONDS)
 
-        return send
+        return send()
 
 
 World = RunningController[RefusingCluster]

@@ -1,7 +1,6 @@
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -57,9 +56,9 @@ class Job:
     def has_write(self) -> bool:
         return self.left > 0
 
-    def next_write(self) -> Callable[[], Coroutine[Any, Any, ClusterError | None]]:
+    def next_write(self) -> Coroutine[Any, Any, ClusterError | None]:
         self.left -= 1
-        return partial(self.api.take, self)
+        return self.api.take(self)
 
 
 def begin(max_writes: int = MAX_WRITES) -> tuple[WriteSlots, Api]:
@@ -166,13 +165,13 @@ async def test_api_server_that_asks_to_wait_is_left_alone_by_all_for_that_time(
 
 async def test_fault_in_a_write_takes_no_slot_away(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Job):
-        def next_write(self) -> Callable[[], Coroutine[Any, Any, ClusterError | None]]:
-            super().next_write()
+        def next_write(self) -> Coroutine[Any, Any, ClusterError | None]:
+            super().next_write().close()
 
             async def fail() -> None:
                 raise KeyError("bug")
 
-            return fail
+            return fail()
 
     slots, api = begin()
     slots.offer(Broken(api, "broken", MAX_WRITES))
