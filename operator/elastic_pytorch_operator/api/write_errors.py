@@ -6,7 +6,6 @@ that of the API server's own validation. Only the English of the message tells t
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 # How a message begins when the API server itself has decoded or validated a pod or a volume claim
@@ -29,19 +28,12 @@ class Judgement(Enum):
     TROUBLE = "trouble"  # a conflict, too many requests, or a fault of the API server
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    reason: str = ""
-    message: str = ""
-    field: str = ""
-
-
-def judge(code: int, message: str, causes: Sequence[Cause] = ()) -> Judgement:
-    """Judges an error; code 0: no answer.
+def judge(code: int, message: str, fields: Sequence[str] = ()) -> Judgement:
+    """Judges an error by its causes' fields; code 0: no answer.
 
     The API server's own validation names a field in each cause, unlike a policy's denial.
     """
-    if code in (400, 422) and MALFORMED.match(message) and all(cause.field for cause in causes):
+    if code in (400, 422) and MALFORMED.match(message) and all(fields):
         return Judgement.MALFORMED
     if code in REFUSAL_CODES or ADMISSION.search(message):
         return Judgement.REFUSED

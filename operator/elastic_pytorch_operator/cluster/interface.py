@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_count
 from elastic_pytorch_operator.api.resources import Resource
-from elastic_pytorch_operator.api.write_errors import Cause, Judgement, judge
+from elastic_pytorch_operator.api.write_errors import Judgement, judge
 
 Change = Manifest | Sequence[Manifest]
 MAX_QUOTED = 500  # bytes of an answer that cannot be read
+MAX_RETRY_AFTER_SECONDS = 60.0
 
 
 class ClusterError(Exception):
@@ -22,8 +24,7 @@ class ClusterError(Exception):
         code: int,
         message: str,
         *,
-        reason: str = "",
-        causes: Sequence[Cause] = (),
+        fields: Sequence[str] = (),
         retry_after_seconds: float = 0.0,
         judgement: Judgement | None = None,
         words: str = "",
@@ -31,10 +32,9 @@ class ClusterError(Exception):
         # Half a surrogate pair can be neither logged nor sent.
         super().__init__(message.encode(errors="replace").decode())
         self.code = code  # 0: no answer
-        self.reason = reason  # the Status object's, such as `Invalid`
-        self.causes = causes
-        self.retry_after_seconds = retry_after_seconds  # 0: not said
-        self.judgement = judgement or judge(code, str(self), causes)
+        # 0: not said; a webhook may say anything
+        self.retry_after_seconds = min(retry_after_seconds, MAX_RETRY_AFTER_SECONDS)
+        self.judgement = judgement or judge(code, str(self), fields)
         self._words = words
 
     @property
@@ -45,25 +45,15 @@ class ClusterError(Exception):
 
 def error_of_answer(code: int, text: bytes, retry_after: str) -> ClusterError:
     """The error in a Status object, or else the beginning of the answer."""
-    seconds = float(parse_count(retry_after) or 0)
-    try:
+    message = text[:MAX_QUOTED].decode(errors="replace")
+    fields: list[str] = []
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         status = json.loads(text)
-        listed = (status.get("details") or {}).get("causes") or []
-        causes = [
-            Cause(*(str(cause.get(name, "")) for name in ("reason", "message", "field")))
-            for cause in listed
-        ]
-        return ClusterError(
-            code,
-            str(status["message"]),
-            reason=str(status.get("reason", "")),
-            causes=causes,
-            retry_after_seconds=seconds,
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ClusterError(
-            code, text[:MAX_QUOTED].decode(errors="replace"), retry_after_seconds=seconds
-        )
+        causes = (status.get("details") or {}).get("causes") or []
+        fields = [str(cause.get("field", "")) for cause in causes]
+        message = str(status["message"])
+    seconds = float(parse_count(retry_after) or 0)
+    return ClusterError(code, message, fields=fields, retry_after_seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)

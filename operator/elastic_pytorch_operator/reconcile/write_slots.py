@@ -23,7 +23,6 @@ LEAST_MAX_WRITES = 10
 MOST_MAX_WRITES = 150  # reviews of tokens and lists need connections, too
 OVERLOADED = 429, Judgement.TROUBLE
 OVERLOADED_SECONDS = 1.0  # if the API server does not say how long to wait
-MAX_OVERLOADED_SECONDS = 60.0
 
 
 class Sender(Hashable, Protocol):
@@ -116,7 +115,7 @@ class WriteSlots:
         if fault := task.exception():
             logger.error("a write has failed", exc_info=fault)
         elif (error := task.result()) and (error.code, error.judgement) == OVERLOADED:
-            seconds = min(error.retry_after_seconds or OVERLOADED_SECONDS, MAX_OVERLOADED_SECONDS)
+            seconds = error.retry_after_seconds or OVERLOADED_SECONDS
             self._paused_until = max(self._paused_until, self._clock() + seconds)
         self._fill()
 

@@ -15,8 +15,8 @@ from elastic_pytorch_operator.api.resources import (
     WORKLOADS,
     pod_groups,
 )
-from elastic_pytorch_operator.api.write_errors import Cause, Judgement
-from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.api.write_errors import Judgement
+from elastic_pytorch_operator.cluster.interface import MAX_QUOTED, ClusterError
 from elastic_pytorch_operator.cluster.kubernetes_api import (
     ADMISSION_TIMEOUT_SECONDS,
     WRITE_TIMEOUT_SECONDS,
@@ -131,23 +131,24 @@ async def test_error_carries_what_the_status_object_says(served: Served) -> None
     server.answer = web.json_response(status, status=422)
     with pytest.raises(ClusterError) as found:
         await cluster.create(PODS, POD)
-    assert (found.value.code, str(found.value), found.value.reason) == (422, message, "Invalid")
-    assert found.value.causes == [
-        Cause("FieldValueRequired", "Required value", "spec.containers[0].image")
-    ]
+    assert (found.value.code, str(found.value)) == (422, message)
     assert found.value.judgement is Judgement.MALFORMED
 
 
 @pytest.mark.parametrize(
-    "body", ["too many", "[]", '{"details": 7}', '{"message": "later", "details": {"causes": [7]}}']
+    "body",
+    [
+        *("too many", "[]", "[" * 100_000, '{"details": 7}'),
+        '{"message": "later", "details": {"causes": [7]}}',
+    ],
 )
 async def test_answer_that_is_no_status_object_is_an_error_too(served: Served, body: str) -> None:
     server, cluster = served
     server.answer = web.Response(status=429, text=body, headers={"Retry-After": "3"})
     with pytest.raises(ClusterError) as found:
         await cluster.create(PODS, POD)
-    assert (found.value.code, found.value.retry_after_seconds, found.value.causes) == (429, 3.0, ())
-    assert str(found.value) == body
+    assert (found.value.code, found.value.retry_after_seconds) == (429, 3.0)
+    assert str(found.value) == body[:MAX_QUOTED]
 
 
 @pytest.mark.parametrize("body", ["<html>", "", "[]", "7", "[" * 100_000])

@@ -8,7 +8,6 @@ from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.resources import SERVICES
 from elastic_pytorch_operator.api.times import write_time
-from elastic_pytorch_operator.api.write_errors import Cause
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import WATCH_CHECK_SECONDS, Controller
@@ -89,8 +88,7 @@ async def test_policy_that_denies_a_replacement_never_fails_the_job(running: Run
         "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied "
         "request: no team"
     )
-    causes = [Cause("", denied, "")]
-    running.cluster.fail_next("create Pod", 422, denied, reason="Invalid", causes=causes)
+    running.cluster.fail_next("create Pod", 422, denied, fields=[""])
     running.lose_pod()
     await running.until(lambda: "denied request: no team" in running.condition("Running"))
     await running.until(lambda: refusals(running) == [f"The API server refuses: {denied}"])

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 from elastic_pytorch_operator.api.write_errors import Judgement
-from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.cluster.interface import MAX_RETRY_AFTER_SECONDS, ClusterError
 from elastic_pytorch_operator.manifests.worker_pod import UnbuildableError
 from elastic_pytorch_operator.planning.failed_writes import (
     DRY_RUN,
@@ -118,12 +118,15 @@ async def test_what_has_failed_before_is_left_until_its_time_has_come() -> None:
     assert (world.sent, world.failed) == (["pod-0"], [])
 
 
-async def test_api_server_that_asks_for_a_rest_is_asked_no_more() -> None:
+@pytest.mark.parametrize(("asked_seconds", "seconds"), [(4.0, 4.0), (9e9, MAX_RETRY_AFTER_SECONDS)])
+async def test_api_server_that_asks_for_a_rest_is_asked_no_more(
+    asked_seconds: float, seconds: float
+) -> None:
     world = World()
-    world.errors["pod-0"] = ClusterError(429, "later", retry_after_seconds=4.0)
+    world.errors["pod-0"] = ClusterError(429, "later", retry_after_seconds=asked_seconds)
     world.ask("pod-0", "pod-1")
     await asyncio.sleep(1.05)
-    assert world.writer.failed[PODS].retry_at == pytest.approx(5.0, abs=0.01)
+    assert world.writer.failed[PODS].retry_at == pytest.approx(1.0 + seconds, abs=0.01)
     world.ask("status")
     await asyncio.sleep(0.1)
     assert world.sent == ["pod-0"]

@@ -4,10 +4,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.cluster.interface import MAX_RETRY_AFTER_SECONDS, ClusterError
 from elastic_pytorch_operator.reconcile.write_slots import (
     LEAST_MAX_WRITES,
-    MAX_OVERLOADED_SECONDS,
     MAX_WRITES,
     MOST_MAX_WRITES,
     OVERLOADED_SECONDS,
@@ -146,7 +145,7 @@ async def test_sender_that_no_longer_has_anything_loses_its_turn() -> None:
         (ClusterError(0, "no answer from the API server: TimeoutError"), 0.0),
         (ClusterError(429, "too many requests"), OVERLOADED_SECONDS),
         (ClusterError(429, "too many requests", retry_after_seconds=7.0), 7.0),
-        (ClusterError(429, "too many requests", retry_after_seconds=9e9), MAX_OVERLOADED_SECONDS),
+        (ClusterError(429, "too many requests", retry_after_seconds=9e9), MAX_RETRY_AFTER_SECONDS),
         (ClusterError(429, DENIED_BY_429, retry_after_seconds=60.0), 0.0),
     ],
 )
@@ -159,7 +158,7 @@ async def test_api_server_that_asks_to_wait_is_left_alone_by_all_for_that_time(
     await asyncio.sleep(WRITE_SECONDS + 0.1)
     slots.offer(Job(api, "a", 4))
     slots.offer(Job(api, "b", 4, "other"))
-    await asyncio.sleep(MAX_OVERLOADED_SECONDS)
+    await asyncio.sleep(MAX_RETRY_AFTER_SECONDS)
     assert [moment for moment, _ in api.sent[2:]] == [WRITE_SECONDS + (pause_seconds or 0.1)] * 8
 
 
