@@ -80,7 +80,7 @@ class Controller:
         self._kueue = kueue
         self._slots = slots or WriteSlots()
         self._memories: dict[str, Memory] = {}
-        self._writers: dict[str, JobWriter] = {}
+        self._writers: dict[JobKey, JobWriter] = {}
         # By job UID: when its next agent may have been silent for too long.
         self._silences: dict[str, asyncio.TimerHandle] = {}
         self._reporting: set[str] = set()  # UIDs of jobs that report progress
@@ -269,8 +269,8 @@ class Controller:
         self._reporting &= known
         self._unended &= known
         self._memories = {uid: memory for uid, memory in self._memories.items() if uid in known}
-        for uid in self._writers.keys() - known:
-            self._writers.pop(uid).drop()
+        for key in [key for key, writer in self._writers.items() if writer.uid not in known]:
+            self._writers.pop(key).drop()
         for uid in self._silences.keys() - known:
             self._silences.pop(uid).cancel()
 
@@ -307,19 +307,18 @@ class Controller:
             self._registry.conclude(job.uid, todo.verdict)
         if todo.round or describe(writer.failed) != describe(todo.memory.answers.failed):
             self._queue.add(job.key)
-        self._plan_again(job.key, writer, todo)
+        self._plan_again(job.key, writer, todo.recheck_at)
+        if todo.urgent_at is not None:
+            self._queue.add(job.key, todo.urgent_at - self._clock(), urgent=True)
+        self._await_silence(job.key, job.uid, todo.silent_at)
 
-    def _plan_again(self, key: JobKey, writer: JobWriter, todo: Plan | None = None) -> None:
+    def _plan_again(self, key: JobKey, writer: JobWriter, recheck_at: float | None = None) -> None:
         """A write that may be tried already waits for its turn, and its end has the job planned."""
         now = self._clock()
         retries = (failure.retry_at for failure in writer.failed.values() if failure.retry_at > now)
-        at = earliest(todo.recheck_at if todo else None, writer.status_at, *retries)
+        at = earliest(recheck_at, writer.status_at, *retries)
         if at is not None:
             self._queue.add(key, at - now, urgent=False)
-        if todo is not None and todo.urgent_at is not None:
-            self._queue.add(key, todo.urgent_at - self._clock(), urgent=True)
-        if todo is not None:
-            self._await_silence(key, writer.uid, todo.silent_at)
 
     def _await_silence(self, key: JobKey, uid: str, at: float | None) -> None:
         """Plans a job only if a heartbeat is late by then: most plans would find nothing."""
@@ -385,6 +384,8 @@ class Controller:
             self._memories[uid] = replace(memory, answers=replace(memory.answers, **answers))
 
     def _writer(self, key: JobKey, uid: str) -> JobWriter:
-        if uid not in self._writers:
-            self._writers[uid] = JobWriter(key, uid, self._slots, self._end_write, self._clock)
-        return self._writers[uid]
+        if key in self._writers and self._writers[key].uid != uid:
+            self._forget_others()  # another job has got the name
+        if key not in self._writers:
+            self._writers[key] = JobWriter(key, uid, self._slots, self._end_write, self._clock)
+        return self._writers[key]
