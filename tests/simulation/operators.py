@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +26,7 @@ SLICE = "elastic-pytorch-operator-ipv4"
 WATCH_SECONDS = 0.005  # that a change takes to a watcher, on average
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0  # as in kopf_watches
 KINDS = (names.KIND, "Pod", "Node", kueue.WORKLOAD)
-RequestWork = Callable[[JobKey, float], None]
+RequestWork = Callable[[Iterable[JobKey]], None]
 
 
 class Watches:
@@ -100,8 +100,8 @@ class Watches:
             while kind not in self._broken:
                 while changes and changes[0][0] <= self._loop.time() and kind not in self._stalled:
                     _, change, found = changes.popleft()
-                    for key in sorted(cache.observe_change(kind, change, found, self._loop.time())):
-                        request_work(key, 0.0)
+                    keys = cache.observe_change(kind, change, found, self._loop.time())
+                    request_work(sorted(keys))
                 if changes and kind not in self._stalled:
                     await asyncio.sleep(changes[0][0] - self._loop.time())
                 else:

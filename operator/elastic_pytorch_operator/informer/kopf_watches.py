@@ -25,6 +25,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
+RequestWork = Callable[[Iterable[JobKey]], None]
 RESOURCES = {resource.kind: resource for resource in (JOBS, PODS, NODES, WORKLOADS)}
 _LISTED = frozenset(resource.plural for resource in RESOURCES.values())
 # Before a watch that has ended begins again: at first, and at most.
@@ -44,7 +45,7 @@ IDLE_SECONDS = 0.5
 
 async def watch_cluster(
     cache: Cache,
-    request_work: Callable[[JobKey, float], None],
+    request_work: RequestWork,
     namespaces: Sequence[str] = (),
     *,
     workloads: bool = False,
@@ -62,7 +63,7 @@ async def watch_cluster(
 
 
 async def _keep_watching(
-    kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]
+    kind: str, namespace: str, cache: Cache, request_work: RequestWork
 ) -> None:
     """Watches the objects of a kind, and begins again after each error.
 
@@ -94,7 +95,7 @@ async def _keep_watching(
 
 
 async def _watch(
-    kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]
+    kind: str, namespace: str, cache: Cache, request_work: RequestWork
 ) -> BaseException:
     """Watches the objects of a kind until kopf gives up; returns why.
 
@@ -189,7 +190,7 @@ def _register(
     registry: kopf.OperatorRegistry,
     kind: str,
     cache: Cache,
-    request_work: Callable[[JobKey, float], None],
+    request_work: RequestWork,
 ) -> None:
     known: dict[kopf.ConnectionInfo, kopf.AiohttpSession] = {}
 
@@ -211,8 +212,7 @@ def _register(
     async def take(event: kopf.RawEvent, **_: Any) -> None:
         found: dict[str, Any] = {**event["object"]}
         event["object"].pop("spec", None)  # it may be large, and kopf keeps it for IDLE_SECONDS
-        for key in cache.observe_change(kind, event["type"], found, time.monotonic()):
-            request_work(key, 0.0)
+        request_work(cache.observe_change(kind, event["type"], found, time.monotonic()))
 
 
 class _Answer(aiohttp.ClientResponse):

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -63,7 +63,7 @@ TRUST_SECONDS = 3600.0  # between two checks of the certificate
 DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
 END_SECONDS = 2.0  # for a part that has been asked to end
 
-Watch = Callable[[Cache, Callable[[JobKey, float], None]], Awaitable[None]]
+Watch = Callable[[Cache, Callable[[Iterable[JobKey]], None]], Awaitable[None]]
 Listen = Callable[[AgentApi, str, int, ssl.SSLContext | None], AbstractAsyncContextManager[Any]]
 
 
@@ -206,7 +206,7 @@ class Replica:
         logger.info("ready", extra={"jobs": len(self._cache.keys), "nodes": len(self._cache.nodes)})
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._controller.resync())
-            await self._watch(self._cache, self._queue.add)
+            await self._watch(self._cache, self._queue.add_all)
             raise RuntimeError("the watches ended by themselves")
 
     async def _campaign(self) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +98,9 @@ async def until(reached: Callable[[], object]) -> None:
 async def cluster() -> AsyncIterator[FakeCluster]:
     cluster, port, stop = FakeCluster(), free_port(), asyncio.Event()
 
-    async def watch(store: Cache, request_work: Callable[[JobKey, float], None]) -> None:
+    async def watch(store: Cache, request_work: Callable[[Iterable[JobKey]], None]) -> None:
         def watch(kind: str, change: str, manifest: dict[str, Any]) -> None:
-            for key in store.observe_change(kind, change, manifest, time.monotonic()):
-                request_work(key, 0.0)
+            request_work(store.observe_change(kind, change, manifest, time.monotonic()))
 
         cluster.watch(watch)
         await asyncio.Event().wait()

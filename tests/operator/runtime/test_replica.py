@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -150,10 +150,9 @@ class World:
         await self.until(lambda: len(self.cluster.pods()) == 3)
         return self.cluster.issue_token("default", self.cluster.pods()[0]["metadata"]["name"])
 
-    async def _watch(self, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
+    async def _watch(self, cache: Cache, request_work: Callable[[Iterable[JobKey]], None]) -> None:
         def take(kind: str, change: str, found: dict[str, Any]) -> None:
-            for key in cache.observe_change(kind, change, found, time.monotonic()):
-                request_work(key, 0.0)
+            request_work(cache.observe_change(kind, change, found, time.monotonic()))
 
         self.cluster.watch(take)
         await asyncio.Event().wait()

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import aiohttp
@@ -81,7 +81,7 @@ class Served:
                 await asyncio.sleep(0.02)
 
 
-async def watch(cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
+async def watch(cache: Cache, request_work: Callable[[Iterable[JobKey]], None]) -> None:
     await asyncio.Event().wait()
 
 

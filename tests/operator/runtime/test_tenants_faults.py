@@ -1,7 +1,7 @@
 """What one tenant writes, or has deleted, does not end the replica that serves the others."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -21,7 +21,7 @@ from tests.ports import free_port
 Ask = Callable[[str], Awaitable[tuple[int, str]]]
 
 
-async def watch(_: Cache, __: Callable[[JobKey, float], None]) -> None:
+async def watch(_: Cache, __: Callable[[Iterable[JobKey]], None]) -> None:
     await asyncio.Event().wait()
 
 
