@@ -67,8 +67,6 @@ class Connections:
         room = self.limits.total - len(self._unknown)
         if room <= 0 and (room + self.limits.reserved <= 0 or not self.is_expected(address)):
             return "total"
-        # The kernel has given this port to another client before the end was reported.
-        self.close(peer)
         self._unknown[peer] = None
         self._unknown_of[address] += 1
         if self.is_expected(address):

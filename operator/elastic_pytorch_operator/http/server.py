@@ -177,6 +177,7 @@ class _Gate:
         connections.displace = self._abort
         self._on_refusal = on_refusal
         self._on_overload = on_overload
+        self._sockets: dict[Peer, socket.socket] = {}
         self._links: dict[Peer, _Link] = {}
         self._arrivals: deque[tuple[socket.socket, Peer]] = deque()
         self._steps: deque[Callable[[], None]] = deque()
@@ -245,10 +246,12 @@ class _Gate:
                 self._pause = self._loop.call_later(NO_DESCRIPTORS_SECONDS, self._resume)
                 break
             peer = _as_peer(name)
+            self._forget(peer)  # the end of the one before it on this port may come later
             if refusal := self._connections.open(peer, time.monotonic()):
                 link.close()
                 self._on_refusal(refusal, peer[0])
                 continue
+            self._sockets[peer] = link
             self._arrivals.append((link, peer))
             if len(self._arrivals) > MAX_WAITING:
                 oldest = self._arrivals.popleft()
@@ -287,14 +290,14 @@ class _Gate:
 
     def _turn_away(self, link: socket.socket, peer: Peer) -> None:
         link.close()
-        self._connections.close(peer)
+        self._end(link, peer)
 
     def _resume(self) -> None:
         self._loop.add_reader(self._listening, self._accept)
 
     async def _connect(self, link: socket.socket, peer: Peer) -> None:
         transport, _ = await self._loop.connect_accepted_socket(
-            lambda: self._protocol(lambda: self._forget(peer)), link
+            lambda: self._protocol(lambda: self._end(link, peer)), link
         )
         if transport.is_closing():
             return
@@ -311,7 +314,12 @@ class _Gate:
         if link := self._links.get(peer):
             link.transport.abort()
 
+    def _end(self, link: socket.socket, peer: Peer) -> None:
+        if self._sockets.get(peer) is link:
+            self._forget(peer)
+
     def _forget(self, peer: Peer) -> None:
+        self._sockets.pop(peer, None)
         self._connections.close(peer)
         if link := self._links.pop(peer, None):
             link.deadline.cancel()

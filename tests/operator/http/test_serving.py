@@ -2,11 +2,13 @@
 
 import asyncio
 import socket
+import struct
 
 import aiohttp
 import pytest
 from aiohttp import web
 from elastic_pytorch_operator.http import server as server_module
+from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
 from elastic_pytorch_operator.http.server import bound_address, peer_of, serving
 
 from tests.situations import situations
@@ -33,6 +35,33 @@ async def test_newest_of_a_crowd_have_their_turn_first() -> None:
             link.close()
     turns = [sorted(begun[first : first + few]) for first in range(0, 3 * few, few)]
     assert turns == [list(range(first, first + few)) for first in (2 * few, few, 0)]
+
+
+async def test_connection_counts_also_on_a_port_whose_last_end_is_not_told_yet() -> None:
+    refused = []
+    limits = Connections(ConnectionLimits(per_address=2))
+    async with serving(
+        [], "127.0.0.1", 0, connections=limits, on_refusal=lambda why, _: refused.append(why)
+    ) as port:
+
+        async def connect(own: int = 0) -> socket.socket:
+            link = socket.socket()
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            link.bind(("127.0.0.1", own))
+            link.connect(("127.0.0.1", port))
+            if not own:
+                await asyncio.sleep(0.1)
+            return link
+
+        first = await connect()
+        own = first.getsockname()[1]
+        first.close()  # by a reset, which the server's event loop, this one, sees with the next one
+        links = [await connect(own)]
+        await asyncio.sleep(0.1)
+        links += [await connect(), await connect()]
+        assert refused == ["address"]
+        for link in links:
+            link.close()
 
 
 @pytest.mark.parametrize(
