@@ -234,7 +234,7 @@ class Cache:
                 case "Pod":
                     concerned = self._take_pod(manifest, now, listed=listed)
                 case "Node":
-                    changed = self.node_index.take(manifest, now)
+                    changed = self.node_index.take(manifest, now, listed=listed)
                     concerned = self._jobs_on(manifest["metadata"]["name"]) if changed else None
                 case kueue.WORKLOAD:
                     concerned = self._take_workload(manifest, now, listed=listed)

@@ -15,7 +15,8 @@ class _Entry:
     view: NodeView
     uid: str
     version: int
-    seen_at: float  # when this node was first reported, or removed
+    seen_at: float
+    known_since: float  # when this node was first reported, or removed
 
 
 @dataclass(slots=True)
@@ -30,16 +31,20 @@ class NodeIndex:
             self._now = Nodes({name: entry.view for name, entry in self._entries.items()})
         return self._now
 
-    def take(self, manifest: Manifest, now: float) -> bool:
+    def take(self, manifest: Manifest, now: float, *, listed: bool = False) -> bool:
+        """As with other objects, a list is right about all that was known before it began."""
         metadata, view = manifest["metadata"], view_node(manifest, self.marks)
         uid, version = metadata.get("uid", ""), version_of(metadata)
         known = self._entries.get(view.name)
         same = known is not None and known.uid == uid
-        if known is not None and (version < known.version or (same and known.view.removed)):
+        if (
+            known is not None
+            and not (listed and known.seen_at < now)
+            and (version < known.version or (same and known.view.removed))
+        ):
             return False
-        self._entries[view.name] = _Entry(
-            view, uid, version, known.seen_at if known is not None and same else now
-        )
+        since = known.known_since if known is not None and same else now
+        self._entries[view.name] = _Entry(view, uid, version, now, since)
         return self._differs(known, view)
 
     def remove(self, found: Identity, now: float) -> bool:
@@ -49,7 +54,7 @@ class NodeIndex:
             return False
         view = NodeView(found.name, ready=False, removed=True)
         version = max(found.version, known.version if known else 0)
-        self._entries[found.name] = _Entry(view, found.uid, version, now)
+        self._entries[found.name] = _Entry(view, found.uid, version, now, now)
         return self._differs(known, view)
 
     def remove_others(self, listed: Collection[str], before: float) -> list[str]:
@@ -57,7 +62,7 @@ class NodeIndex:
         gone = [
             (name, entry)
             for name, entry in self._entries.items()
-            if name not in listed and entry.seen_at < before
+            if name not in listed and entry.known_since < before
         ]
         return [
             name

@@ -38,7 +38,7 @@ async def test_newest_of_a_crowd_have_their_turn_first() -> None:
 
 
 async def test_connection_counts_also_on_a_port_whose_last_end_is_not_told_yet() -> None:
-    refused = []
+    refused: list[str] = []
     limits = Connections(ConnectionLimits(per_address=2))
     async with serving(
         [], "127.0.0.1", 0, connections=limits, on_refusal=lambda why, _: refused.append(why)

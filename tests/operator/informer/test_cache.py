@@ -356,6 +356,22 @@ def test_list_is_right_about_what_was_known_before_it_began_even_if_etcd_was_res
     )
 
 
+def test_list_is_right_about_nodes_too() -> None:
+    cache = primed(pod(0))
+    cache.apply("Node", node("node-0", version=500, ready="False"), 2.0)
+    cache.replace_all([a_manifest()], [pod(0)], [node("node-0", version=400)], 1.5)
+    assert not cache.nodes["node-0"].ready, "the watch was quicker than the list"
+    restored = node("node-0", version=90)
+    assert cache.replace_all([a_manifest()], [pod(0)], [restored], 5.0) == {KEY}
+    assert cache.nodes["node-0"].ready
+    assert cache.apply("Node", node("node-0", version=91, ready="False"), 6.0) == {KEY}
+    cache.remove("Node", identify(node("node-0", version=95)), 7.0)
+    cache.replace_all([a_manifest()], [pod(0)], [restored], 6.5)
+    assert cache.nodes["node-0"].removed, "it was deleted while the list was on its way"
+    assert cache.replace_all([a_manifest()], [pod(0)], [restored], 8.0) == {KEY}
+    assert cache.nodes["node-0"].ready
+
+
 def test_address_is_known_while_a_pod_of_a_job_has_it() -> None:
     cache = primed()
     cache.apply("Pod", {**pod(0), "status": {"phase": "Running", "podIP": "10.1.2.3"}}, 2.0)
