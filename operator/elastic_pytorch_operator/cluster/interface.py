@@ -69,12 +69,6 @@ class TokenKeys:
     keys: Manifest  # a JSON Web Key Set (RFC 7517)
 
 
-class RequestObserver(Protocol):
-    def requested(self, method: str, code: int) -> None:
-        """The API server has answered; code 0: it has not."""
-        ...
-
-
 class Cluster(Protocol):
     """All methods raise ClusterError."""
 

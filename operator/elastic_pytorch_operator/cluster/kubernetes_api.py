@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -19,7 +19,6 @@ from elastic_pytorch_operator.cluster.interface import (
     Change,
     ClusterError,
     PodIdentity,
-    RequestObserver,
     TokenKeys,
     error_of_answer,
 )
@@ -36,42 +35,43 @@ WRITE_TIMEOUT_SECONDS = 35
 MAX_CONNECTIONS = 200
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+OnAnswer = Callable[[str, int], None]  # takes a method, and a code; 0: there is no answer
 
 
 class KubernetesCluster:
     def __init__(
-        self, api: client.ApiClient, observer: RequestObserver, namespaces: Sequence[str] = ()
+        self, api: client.ApiClient, on_answer: OnAnswer, namespaces: Sequence[str] = ()
     ) -> None:
         self._api = api
         self.namespaces = namespaces
-        self._observer = observer
+        self._on_answer = on_answer
         # Monotonic seconds; None: the API server did not answer the last request.
         self.answering_since: float | None = None
         self.server_clock = ServerClock()
 
     @classmethod
     async def connect(
-        cls, observer: RequestObserver, namespaces: Sequence[str] = ()
+        cls, on_answer: OnAnswer, namespaces: Sequence[str] = ()
     ) -> "KubernetesCluster":
         configuration = client.Configuration()
         try:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except config.ConfigException:
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return cls.over(configuration, observer, namespaces)
+        return cls.over(configuration, on_answer, namespaces)
 
     @classmethod
     def over(
         cls,
         configuration: client.Configuration,
-        observer: RequestObserver,
+        on_answer: OnAnswer,
         namespaces: Sequence[str] = (),
     ) -> "KubernetesCluster":
         configuration.connection_pool_maxsize = MAX_CONNECTIONS
         # By itself, aiohttp reads the environment and ~/.netrc for each request: 40 % of its cost.
         configuration.client_session_kwargs = {"trust_env": False}
         configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
-        return cls(client.ApiClient(configuration), observer, namespaces)
+        return cls(client.ApiClient(configuration), on_answer, namespaces)
 
     async def close(self) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
@@ -248,14 +248,14 @@ class KubernetesCluster:
                 text = await answer.read()  # type: ignore[no-untyped-call]
                 found = json.loads(text) if good else None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            self._observer.requested(method, 0)
+            self._on_answer(method, 0)
             self.answering_since = None
             raise ClusterError(
                 0, f"no answer from the API server: {error or type(error).__name__}"
             ) from error
         except (ValueError, RecursionError) as error:
             text = str(getattr(error, "doc", error)).encode(errors="replace")
-        self._observer.requested(method, answer.status)
+        self._on_answer(method, answer.status)
         if self.answering_since is None:
             self.answering_since = time.monotonic()
         if not good:

@@ -62,12 +62,10 @@ def endpoint_slice(namespace: str, endpoint: Endpoint) -> Manifest:
 
 def node_of(found: Manifest, pod: str) -> str:
     """The node of a pod in an EndpointSlice; empty if that does not name the pod."""
-    nodes = [
-        there.get("nodeName")
-        for there in found.get("endpoints") or ()
-        if (there.get("targetRef") or {}).get("name") == pod
-    ]
-    return nodes[0] or "" if nodes else ""
+    for there in found.get("endpoints") or ():
+        if (there.get("targetRef") or {}).get("name") == pod:
+            return there.get("nodeName") or ""
+    return ""
 
 
 async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> Manifest:

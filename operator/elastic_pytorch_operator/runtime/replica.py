@@ -234,7 +234,8 @@ class Replica:
         self._queue.begin()  # before the listing, which adds every job
         settings = self._settings
         tls = server_context() if urlsplit(settings.operator_url).scheme == "https" else None
-        # Until then, the kernel refuses agents, which retry sooner than after an answer.
+        # Until all is prepared, nothing listens: agents that the kernel refuses retry sooner than
+        # after an answer.
         async with asyncio.TaskGroup() as preparations:
             if tls is not None:
                 preparations.create_task(self._keep_trust(tls))

@@ -42,11 +42,11 @@ async def run_operator(
     collect_rarely()
     sys.setswitchinterval(GIVE_WAY_SECONDS)
     metrics = Metrics(per_job=metrics_per_job)
-    cluster = await KubernetesCluster.connect(metrics, settings.watched)
+    cluster = await KubernetesCluster.connect(metrics.requested, settings.watched)
     stop = asyncio.Event()
     _stop_upon_signals(asyncio.get_running_loop(), stop)
     thread, time_of_day = ElectionThread(), TimeOfDay(cluster.server_clock.time)
-    lease_cluster = await thread.run(KubernetesCluster.connect(metrics))
+    lease_cluster = await thread.run(KubernetesCluster.connect(metrics.requested))
 
     def begin() -> Replica:
         return Replica(

@@ -34,7 +34,7 @@ async def test_only_the_namespaces_that_are_looked_after_are_listed(
 ) -> None:
     async with api_server() as (server, url):
         cluster = KubernetesCluster(
-            client.ApiClient(client.Configuration(host=url)), Metrics(), namespaces
+            client.ApiClient(client.Configuration(host=url)), Metrics().requested, namespaces
         )
         try:
             found = await list_cluster(cluster, kueue=False)
