@@ -129,7 +129,6 @@ def an_agent(worker: str, state: str = "running", round_: int = 1, **fields: Any
 def a_failure(message: str = "ValueError: boom", **fields: Any) -> Failure:
     defaults: dict[str, Any] = {
         "rank": 0,
-        "local_rank": 0,
         "exit_code": 1,
         "signal": "",
         "exception": message.partition(":")[0],

@@ -160,7 +160,6 @@ def _failure(body: object) -> tuple[Failure | None, float]:
     }
     failure = Failure(
         rank=_number(body, "rank", 0),
-        local_rank=_number(body, "localRank", 0),
         exit_code=exit_code,
         failed_at=0.0,
         pid=_number(body, "pid", 0),

@@ -162,7 +162,6 @@ class Failure:
     """The first one among an agent's processes; `exit_code` as the kubelet would report it."""
 
     rank: int
-    local_rank: int
     exit_code: int
     signal: str
     exception: str

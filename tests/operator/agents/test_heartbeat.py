@@ -30,7 +30,6 @@ GOOD: dict[str, Any] = {
     "failure": None,
 }
 FAILURE = {
-    "localRank": 0,
     "rank": 1,
     "pid": 57,
     "exitCode": -9,

@@ -27,7 +27,6 @@ def test_an_error_file_says_what_was_raised(error: Path) -> None:
     facts = failed(1, error_file=str(error)).to_json()
     assert 0 <= facts.pop("ageSeconds") < 5
     assert facts == {
-        "localRank": 0,
         "rank": 3,
         "pid": 57,
         "exitCode": 1,

@@ -43,7 +43,6 @@ class Failure:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "localRank": self.local_rank,
             "rank": self.rank,
             "pid": self.pid,
             "exitCode": self.exit_code,

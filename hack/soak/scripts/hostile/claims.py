@@ -42,7 +42,7 @@ def failure(turn: int) -> bytes:
         beat(
             state="failed",
             round=turn,
-            failure={"exitCode": 1, "rank": 10**6, "localRank": 10**6, **words},
+            failure={"exitCode": 1, "rank": 10**6, **words},
         )
     )
 
