@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -28,8 +28,7 @@ class JobAgents:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
     arrived_at: float = 0.0  # when the last agent came that already had a round
-    streams: dict[str, int] = field(default_factory=dict)
-    closed_at: dict[str, float] = field(default_factory=dict)
+    streams: Counter[str] = field(default_factory=Counter)  # those that are open, by worker
     failed: set[str] = field(default_factory=set)
     # The latest that some member has left.
     left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
@@ -111,7 +110,7 @@ class AgentRegistry:
 
     @property
     def open_streams(self) -> int:
-        return sum(sum(job.streams.values()) for job in self._jobs.values())
+        return sum(job.streams.total() for job in self._jobs.values())
 
     def note_heartbeat(
         self, job_uid: str, worker: str, beat: Heartbeat, now: float
@@ -208,19 +207,14 @@ class AgentRegistry:
         job = self.job(job_uid)
         for worker in [worker for worker in job.agents if worker not in workers]:
             del job.agents[worker]
-            job.closed_at.pop(worker, None)
             job.failed.discard(worker)
-        return {
-            name: replace(agent, disconnected_since=job.closed_at[name])
-            if name in job.closed_at
-            else agent
-            for name, agent in job.agents.items()
-        }
+        return dict(job.agents)
 
     def open_stream(self, job_uid: str, worker: str) -> None:
         job = self.job(job_uid)
-        job.closed_at.pop(worker, None)
-        job.streams[worker] = job.streams.get(worker, 0) + 1
+        job.streams[worker] += 1
+        if (agent := job.agents.get(worker)) is not None:
+            job.agents[worker] = replace(agent, disconnected_since=None)
 
     def close_stream(self, job_uid: str, worker: str, now: float, *, dropped: bool) -> None:
         """Records a stream's end; `dropped`: with its connection, which is a sign of loss."""
@@ -228,11 +222,11 @@ class AgentRegistry:
         agent = job.agents.get(worker)
         if dropped and agent is not None and agent.state is AgentState.LEAVING:
             self._leave(job, agent.round)  # the agent has ended
-        job.streams[worker] = job.streams.get(worker, 1) - 1
-        if not job.streams[worker]:
+        job.streams[worker] -= 1
+        if job.streams[worker] <= 0:
             del job.streams[worker]
-            if dropped:
-                job.closed_at[worker] = now
+            if dropped and agent is not None:
+                job.agents[worker] = replace(agent, disconnected_since=now)
 
     def peer_stopped(self, job_uid: str, round_number: int) -> bool:
         """Whether a member has left a round, so that its collectives can no longer complete."""

@@ -203,6 +203,16 @@ def test_agent_whose_stream_ended_in_order_is_not_disconnected(registry: AgentRe
     assert registry.agents(JOB, {"w0", "w1"})["w0"].disconnected_since is None
 
 
+def test_nothing_is_kept_of_a_pod_whose_stream_ends_after_it_is_gone(
+    registry: AgentRegistry,
+) -> None:
+    beat(registry, "w3")
+    registry.open_stream(JOB, "w3")
+    registry.agents(JOB, {"w0", "w1", "w2"})
+    registry.close_stream(JOB, "w3", 5.0, dropped=True)
+    assert "w3" not in repr(registry.job(JOB))
+
+
 def test_heartbeat_costs_the_same_in_a_large_job() -> None:
     costs = []
     for workers in (10, 1000):
