@@ -305,7 +305,7 @@ def _describe_round(job: JobAgents, worker: str) -> bytes:
 
 
 def _news_of(job: JobAgents) -> tuple[int, int, str | None]:
-    return job.round.number if job.round else 0, job.nudge, job.verdict
+    return job.answer.number, job.nudge, job.verdict
 
 
 def _line(kind: str, fields: bytes) -> bytes:

@@ -19,7 +19,7 @@ LEFT_ROUNDS = 16
 
 @dataclass(slots=True)
 class JobAgents:
-    round: Round | None = None
+    answer: RoundAnswer = field(default_factory=lambda: RoundAnswer(None))
     nudge: int = 0  # how often agents have been asked to report at once
     nudged_for: int = -1
     dump: int = 0  # the newest round whose stacks have been asked for
@@ -32,13 +32,10 @@ class JobAgents:
     failed: set[str] = field(default_factory=set)
     # The latest that some member has left.
     left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
-    _answer: RoundAnswer = field(default_factory=lambda: RoundAnswer(None))
 
     @property
-    def answer(self) -> RoundAnswer:
-        if self._answer.declared is not self.round:
-            self._answer = RoundAnswer(self.round)
-        return self._answer
+    def round(self) -> Round | None:
+        return self.answer.declared
 
     def announce(self) -> None:
         self.news.set()
@@ -49,9 +46,7 @@ class JobAgents:
         self.announce()
 
     def has_failed(self, agent: AgentView) -> bool:
-        return agent.state is AgentState.FAILED and agent.round >= (
-            self.round.number if self.round else 0
-        )
+        return agent.state is AgentState.FAILED and agent.round >= self.answer.number
 
 
 HEARD_SECONDS = 60.0  # an agent that has been silent for longer is not counted
@@ -239,7 +234,7 @@ class AgentRegistry:
 
     def declare(self, job_uid: str, round_: Round) -> None:
         job = self.job(job_uid)
-        job.round = round_
+        job.answer = RoundAnswer(round_)
         job.failed = {worker for worker, agent in job.agents.items() if job.has_failed(agent)}
         job.announce()
 

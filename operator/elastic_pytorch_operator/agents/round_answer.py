@@ -19,14 +19,14 @@ class RoundAnswer:
 
     def __init__(self, declared: Round | None) -> None:
         self.declared = declared
+        self.number = declared.number if declared else 0
 
     def describe(self, worker: str, taken: int, news: Mapping[str, Any]) -> bytes:
-        number, since, rank = 0, 0, None
+        since, rank = 0, None
         if (declared := self.declared) is not None:
-            number = declared.number
-            since = number if taken in declared.unformed else declared.orderly_since
+            since = self.number if taken in declared.unformed else declared.orderly_since
             rank = declared.ranks.get(worker)
-        own = {"round": number, "orderlySince": since, "rank": rank}
+        own = {"round": self.number, "orderlySince": since, "rank": rank}
         return b"{%b, %b, %b}" % (_fields(own), self._group, _fields(news))
 
     @cached_property
