@@ -146,7 +146,7 @@ def test_a_lost_peer_is_told_by_the_watchdog(
     started[1].kill()
     operator.wait_for("failed", "w0")
     heard = operator.last("w0")
-    failure = parse_heartbeat(heard.body).failure
+    failure = parse_heartbeat("w0", heard.body, 0.0).failure
     print(f"=== lost: {failure}")
     assert failure.signal == "SIGABRT"
     assert "ncclRemoteError" in failure.message

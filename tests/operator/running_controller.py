@@ -137,7 +137,7 @@ class RunningController(Generic[Memory]):
         if job is None:
             return
         delay_seconds = self.registry.note_heartbeat(
-            job[1], pod, parse_heartbeat({"incarnation": uid, **beat}), self.loop.time()
+            job[1], parse_heartbeat(pod, {"incarnation": uid, **beat}, self.loop.time())
         )
         if delay_seconds is not None:
             self.queue.add(job[0], delay_seconds)

@@ -28,6 +28,6 @@ def run_until_failure(
     operator.begin("w0")
     operator.wait_for("failed", "w0")
     heard = operator.last("w0")
-    failure = parse_heartbeat(heard.body).failure
+    failure = parse_heartbeat("w0", heard.body, 0.0).failure
     assert failure is not None
     return failure

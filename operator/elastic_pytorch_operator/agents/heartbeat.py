@@ -2,7 +2,6 @@
 
 import re
 import sys
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeGuard
 
@@ -11,6 +10,7 @@ from elastic_pytorch_operator.model.observed import (
     MAX_METRICS,
     MAX_PLACES,
     AgentState,
+    AgentView,
     Failure,
     Place,
     PlaceKind,
@@ -35,65 +35,39 @@ class MalformedHeartbeat(ValueError):
     """The message names the field or the fault."""
 
 
-@dataclass(slots=True)
-class Heartbeat:
-    """The fields of docs/internals/protocol.md. Freezing would triple the time to make one."""
+def parse_heartbeat(worker: str, body: object, now: float) -> AgentView:
+    """What a worker's agent says at a moment, by the fields of docs/internals/protocol.md.
 
-    incarnation: str
-    state: AgentState
-    round: int
-    rank: int
-    world_size: int
-    local_world_size: int
-    port: int
-    restarts: int
-    progress: Progress
-    failure: Failure | None
-    failure_age_seconds: float
-    newest: int = 0
-    started_age_seconds: float | None = None
-    formed_age_seconds: float | None = None
-    saving_seconds: float | None = None
-    places: tuple[Place, ...] = ()
-    places_age_seconds: float = 0.0
-    gives_up: bool = False
-    keeps_processes: bool = False
-
-    def failure_at(self, now: float) -> Failure | None:
-        failure = self.failure
-        if failure is None:
-            return None
-        return replace(failure, failed_at=now - self.failure_age_seconds)
-
-
-def parse_heartbeat(body: object) -> Heartbeat:
+    `AgentRegistry` adds what follows from what it has said before. Raises MalformedHeartbeat.
+    """
     if not isinstance(body, dict):
         raise MalformedHeartbeat("the body must be a JSON object")
     try:
         state = AgentState(_text(body, "state"))
     except ValueError as error:
         raise MalformedHeartbeat(f"state: must be one of {', '.join(AgentState)}") from error
-    failure, age = _failure(body.get("failure"))
-    progress = body.get("progress") or {}
-    places, places_age = _places(body.get("places"))
-    return Heartbeat(
+    round_, progress = _number(body, "round"), body.get("progress") or {}
+    places, placed_at = _places(body.get("places"), now)
+    return AgentView(
+        worker=worker,
         incarnation=_text(body, "incarnation"),
         state=state,
-        round=_number(body, "round"),
+        round=round_,
         rank=_number(body, "rank", 0),
         world_size=_number(body, "worldSize", 0),
         local_world_size=_number(body, "localWorldSize", 1, most=MAX_PROCESSES),
         port=_number(body, "port", 0, most=65535),
+        heard_at=now,
+        state_since=now,
         restarts=_number(body, "restarts", 0),
         progress=_progress(body.get("progress")),
-        failure=failure,
-        failure_age_seconds=age,
-        newest=_number(body, "newest", 0),
-        started_age_seconds=_seconds(progress, "startedAgeSeconds"),
-        formed_age_seconds=_seconds(progress, "formedAgeSeconds"),
-        saving_seconds=_seconds(progress, "savingSeconds"),
+        failure=_failure(body.get("failure"), now),
+        newest=max(_number(body, "newest", 0), round_),
+        started_at=_moment(progress, "startedAgeSeconds", now),
+        formed_at=_moment(progress, "formedAgeSeconds", now),
+        saving_since=_moment(progress, "savingSeconds", now),
         places=places,
-        places_age_seconds=places_age,
+        placed_at=placed_at,
         gives_up=body.get("givesUp") is True,
         keeps_processes=body.get("keepsProcesses") is True,
     )
@@ -110,7 +84,7 @@ def _progress(body: object) -> Progress:
         total=_optional(body, "total"),
         loss=None
         if body.get("loss") is None
-        else _real(body["loss"], "progress.loss", least=-MAX_REAL),
+        else _real(body["loss"], "progress.loss", -MAX_REAL, MAX_REAL),
         checkpoint_step=_optional(body, "checkpointStep"),
         checkpoint_seconds=_seconds(body, "checkpointSeconds"),
         checkpoints=_optional(body, "checkpoints"),
@@ -128,10 +102,8 @@ def _seconds_by_local_rank(value: object) -> tuple[float | None, ...]:
         return ()
     if not isinstance(value, list):
         raise MalformedHeartbeat("progress.workSeconds: must be a list of numbers")
-    compared = value[:MAX_COMPARED]
     return tuple(
-        None if v is None else _real(v, "progress.workSeconds", least=0.0, most=MAX_NUMBER)
-        for v in compared
+        None if v is None else _real(v, "progress.workSeconds") for v in value[:MAX_COMPARED]
     )
 
 
@@ -142,46 +114,42 @@ def _metrics(found: object) -> tuple[tuple[str, float], ...]:
     good = (
         (name, float(value))
         for name, value in found.items()
-        if isinstance(name, str)
-        and METRIC_NAME.fullmatch(name)
-        and _is_real(value, -MAX_REAL, MAX_REAL)
+        if METRIC_NAME.fullmatch(name) and _is_real(value, -MAX_REAL, MAX_REAL)
     )
     return tuple(islice(good, MAX_METRICS))
 
 
-def _failure(body: object) -> tuple[Failure | None, float]:
+def _failure(body: object, now: float) -> Failure | None:
     if body is None:
-        return None, 0.0
+        return None
     if not isinstance(body, dict):
         raise MalformedHeartbeat("failure: must be an object or null")
     exit_code = to_kubelet_code(_number(body, "exitCode", 1, least=-127, most=255))
     words = {
         name: _text(body, name, "") for name in ("signal", "exception", "message", "traceback")
     }
-    failure = Failure(
+    age = _real(body.get("ageSeconds", 0.0), "failure.ageSeconds")
+    return Failure(
         rank=_number(body, "rank", 0),
         exit_code=exit_code,
-        failed_at=0.0,
+        failed_at=now - age,
         pid=_number(body, "pid", 0),
         # Once for each heartbeat: plans ask several times, and a tenant chooses the words.
         echo=is_echo(exit_code=exit_code, **words),
         **words,
     )
-    return failure, _real(
-        body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MAX_NUMBER
-    )
 
 
-def _places(body: object) -> tuple[tuple[Place, ...], float]:
+def _places(body: object, now: float) -> tuple[tuple[Place, ...], float]:
     if body is None:
-        return (), 0.0
+        return (), now
     if not isinstance(body, dict):
         raise MalformedHeartbeat("places: must be an object or null")
     places = body.get("byLocalRank")
     if not isinstance(places, list):
         raise MalformedHeartbeat("places.byLocalRank: must be a list of objects")
-    age = _real(body.get("ageSeconds"), "places.ageSeconds", least=0.0, most=MAX_NUMBER)
-    return tuple(map(_place, places[:MAX_PLACES])), age
+    age = _real(body.get("ageSeconds"), "places.ageSeconds")
+    return tuple(map(_place, places[:MAX_PLACES])), now - age
 
 
 def _place(body: object) -> Place:
@@ -192,13 +160,9 @@ def _place(body: object) -> Place:
     return Place(
         kind=next((known for known in PlaceKind if known == kind), PlaceKind.OTHER),
         operation=operation if OPERATION.fullmatch(operation) else "",
-        frame=_line(body, "frame", MAX_FRAME),
+        # For people, in one line of ASCII: the operator's own messages quote it.
+        frame=UNPRINTABLE.sub(" ", _text(body, "frame", "")).strip()[:MAX_FRAME],
     )
-
-
-def _line(body: dict[str, Any], name: str, most: int) -> str:
-    """A text for people, in one line of ASCII: the operator's own messages quote it."""
-    return UNPRINTABLE.sub(" ", _text(body, name, "")).strip()[:most]
 
 
 def _text(body: dict[str, Any], name: str, default: str | None = None) -> str:
@@ -225,7 +189,7 @@ def _number(
     return value
 
 
-def _real(value: object, name: str, *, least: float, most: float = MAX_REAL) -> float:
+def _real(value: object, name: str, least: float = 0.0, most: float = MAX_NUMBER) -> float:
     if not _is_real(value, least, most):
         raise MalformedHeartbeat(f"{name}: must be a number from {least:g} to {most:g}")
     return float(value)
@@ -237,7 +201,12 @@ def _is_real(value: object, least: float, most: float) -> TypeGuard[float]:
 
 def _seconds(progress: dict[str, Any], name: str) -> float | None:
     value = progress.get(name)
-    return None if value is None else _real(value, f"progress.{name}", least=0.0, most=MAX_NUMBER)
+    return None if value is None else _real(value, f"progress.{name}")
+
+
+def _moment(progress: dict[str, Any], name: str, now: float) -> float | None:
+    age = _seconds(progress, name)
+    return None if age is None else now - age
 
 
 def _optional(body: dict[str, Any], name: str) -> int | None:

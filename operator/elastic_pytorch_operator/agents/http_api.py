@@ -187,8 +187,8 @@ class AgentApi:
 
     def take(self, speaker: Speaker, fields: object) -> Mapping[str, Any]:
         key, job_uid, worker = speaker
-        beat = parse_heartbeat(fields)
-        delay_seconds = self._registry.note_heartbeat(job_uid, worker, beat, self._clock())
+        beat = parse_heartbeat(worker, fields, self._clock())
+        delay_seconds = self._registry.note_heartbeat(job_uid, beat)
         if delay_seconds is not None:
             self._request_work(key, delay_seconds)
         spec = self._cache.job(key)

@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from elastic_pytorch_operator.agents.heartbeat import Heartbeat
 from elastic_pytorch_operator.agents.load import Hearing, HeartbeatInterval, delay_of_change
 from elastic_pytorch_operator.agents.round_answer import RoundAnswer
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Progress
@@ -107,13 +106,12 @@ class AgentRegistry:
     def open_streams(self) -> int:
         return sum(job.streams.total() for job in self._jobs.values())
 
-    def note_heartbeat(
-        self, job_uid: str, worker: str, beat: Heartbeat, now: float
-    ) -> float | None:
+    def note_heartbeat(self, job_uid: str, beat: AgentView) -> float | None:
         """Returns in how many seconds to plan the job, or None.
 
         A new step asks for no plan: plans read the steps when their own time has come.
         """
+        worker, now = beat.worker, beat.heard_at
         if self.last_heard_at and now >= self.last_heard_at + SILENCE_SECONDS:
             self.heard_again_at = now
         self.last_heard_at = now
@@ -127,63 +125,41 @@ class AgentRegistry:
         steady = known
         if known is not None and (known.state, known.round) != (beat.state, beat.round):
             steady = None
+        last, before = known or beat, steady or beat
         stepped = beat.progress.step is not None and (
             steady is None or steady.progress.step != beat.progress.step
         )
         saved = steady.saving_since if steady is not None else None
-        saves = beat.state is AgentState.RUNNING and beat.saving_seconds is not None
-        saving_since = _moment(saved, beat.saving_seconds, now) if saves else None
+        saves = beat.state is AgentState.RUNNING and beat.saving_since is not None
+        saving_since = _first(saved, beat.saving_since) if saves else None
         # A training that goes on after a save has its whole time again.
         stepped = stepped or (saved is not None and saving_since is None)
         begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)
         begins = begins or (saved is None) is not (saving_since is None)
-        checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
+        checkpointed = last.progress.checkpoints != beat.progress.checkpoints
         # The pod may report nothing more.
-        if known is not None and beat.state is AgentState.LEAVING:
-            checkpointed |= known.progress.checkpoint_step != beat.progress.checkpoint_step
-        placed = known is not None and known.places != beat.places
+        if beat.state is AgentState.LEAVING:
+            checkpointed |= last.progress.checkpoint_step != beat.progress.checkpoint_step
+        placed = last.places != beat.places
         # Plans grant the others a longer silence while a whole group is silent.
-        is_back = (
-            known is not None
-            and now - known.heard_at > SILENCE_SECONDS * self._interval.longest(now)
-        )
+        is_back = now - last.heard_at > SILENCE_SECONDS * self._interval.longest(now)
         if (
             known is not None
             and known.round > 0
             and (beat.state is AgentState.READY or beat.round != known.round)
         ):
             self._leave(job, known.round)
-        set_up_since, set_up_until = _set_up(known, beat, now)
-        agent = AgentView(
-            worker=worker,
-            incarnation=beat.incarnation,
-            state=beat.state,
-            round=beat.round,
-            rank=beat.rank,
-            world_size=beat.world_size,
-            local_world_size=beat.local_world_size,
-            port=beat.port,
-            heard_at=now,
-            state_since=steady.state_since if steady else now,
-            restarts=beat.restarts,
-            failure=beat.failure_at(now),
-            newest=max(beat.newest, beat.round),
-            progress=beat.progress,
-            progressed_at=now if stepped else (known.progressed_at if known else 0.0),
-            started_at=_moment(
-                steady.started_at if steady else None, beat.started_age_seconds, now
-            ),
-            formed_at=_moment(steady.formed_at if steady else None, beat.formed_age_seconds, now),
+        set_up_since, set_up_until = _set_up(known, beat)
+        agent = replace(
+            beat,
+            state_since=before.state_since,
+            progressed_at=now if stepped else last.progressed_at,
+            steps_per_second=_speed(steady, beat) if steady else last.steps_per_second,
+            started_at=_first(before.started_at, beat.started_at),
+            formed_at=_first(before.formed_at, beat.formed_at),
             set_up_since=set_up_since,
             set_up_until=set_up_until,
             saving_since=saving_since,
-            places=beat.places,
-            placed_at=now - beat.places_age_seconds,
-            gives_up=beat.gives_up,
-            keeps_processes=beat.keeps_processes,
-            steps_per_second=_speed(steady, beat, now)
-            if steady
-            else (known.steps_per_second if known else None),
         )
         job.agents[worker] = agent
         if job.has_failed(agent):
@@ -260,25 +236,24 @@ def _is_known(progress: Progress) -> tuple[bool, bool]:
     return progress.step is not None, progress.first_step is not None
 
 
-def _moment(known: float | None, age_seconds: float | None, now: float) -> float | None:
-    """Monotonic seconds, by the first report: the delay of a heartbeat varies."""
-    return now - age_seconds if known is None and age_seconds is not None else known
+def _first(known: float | None, told: float | None) -> float | None:
+    """The moment of the first report: the delay of a heartbeat varies."""
+    return told if known is None else known
 
 
-def _set_up(
-    known: AgentView | None, beat: Heartbeat, now: float
-) -> tuple[float | None, float | None]:
+def _set_up(known: AgentView | None, beat: AgentView) -> tuple[float | None, float | None]:
     prepared = known is not None and known.state is AgentState.PREPARING
     if beat.state is AgentState.PREPARING:
-        return (known.set_up_since if known is not None and prepared else now), None
+        return (known.set_up_since if known is not None and prepared else beat.heard_at), None
     if known is None:
         return None, None
-    return known.set_up_since, now if prepared else known.set_up_until
+    return known.set_up_since, beat.heard_at if prepared else known.set_up_until
 
 
-def _speed(known: AgentView, beat: Heartbeat, now: float) -> float | None:
+def _speed(known: AgentView, beat: AgentView) -> float | None:
     """Steps per second, smoothed; as before if this heartbeat brings no new step."""
-    before, after, seconds = known.progress.step, beat.progress.step, now - known.progressed_at
+    before, after = known.progress.step, beat.progress.step
+    seconds = beat.heard_at - known.progressed_at
     if before is None or after is None or after <= before or seconds <= 0:
         return known.steps_per_second
     measured = (after - before) / seconds

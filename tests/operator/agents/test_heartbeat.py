@@ -3,7 +3,13 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
-from elastic_pytorch_operator.model.observed import MAX_COMPARED, MAX_PLACES, Place, PlaceKind
+from elastic_pytorch_operator.model.observed import (
+    MAX_COMPARED,
+    MAX_PLACES,
+    AgentView,
+    Place,
+    PlaceKind,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,8 +45,12 @@ FAILURE = {
 }
 
 
+def parse(body: object) -> AgentView:
+    return parse_heartbeat("w0", body, 100.0)
+
+
 def test_good_heartbeat() -> None:
-    beat = parse_heartbeat(GOOD)
+    beat = parse(GOOD)
     assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == (
         "running",
         7,
@@ -48,10 +58,10 @@ def test_good_heartbeat() -> None:
         2.31,
     )
     assert beat.progress.checkpoints == 4
-    assert (beat.started_age_seconds, beat.formed_age_seconds, beat.saving_seconds) == (
-        2.5,
+    assert (beat.started_at, beat.formed_at, beat.saving_since) == (
+        97.5,
         None,
-        1.5,
+        98.5,
     )
 
 
@@ -59,16 +69,16 @@ def test_good_heartbeat() -> None:
     ("told", "gives_up"), [({}, False), ({"givesUp": False}, False), ({"givesUp": True}, True)]
 )
 def test_torchrun_that_gives_up(told: dict[str, bool], gives_up: bool) -> None:
-    assert parse_heartbeat(GOOD | told).gives_up is gives_up
+    assert parse(GOOD | told).gives_up is gives_up
 
 
 def test_scripts_that_report_nothing_do_not_tell_when_their_processes_started() -> None:
-    beat = parse_heartbeat({**GOOD, "progress": None})
-    assert (beat.started_age_seconds, beat.formed_age_seconds) == (None, None)
+    beat = parse({**GOOD, "progress": None})
+    assert (beat.started_at, beat.formed_at) == (None, None)
 
 
 def test_failure_gets_its_time_on_the_operators_clock() -> None:
-    failure = parse_heartbeat({**GOOD, "state": "failed", "failure": FAILURE}).failure_at(100.0)
+    failure = parse({**GOOD, "state": "failed", "failure": FAILURE}).failure
     assert failure is not None
     assert (failure.failed_at, failure.exit_code, failure.signal, failure.pid) == (
         99.5,
@@ -107,20 +117,20 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
 )
 def test_refusals_name_the_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(MalformedHeartbeat, match=field):
-        parse_heartbeat({**GOOD, **change})
+        parse({**GOOD, **change})
 
 
 def test_work_of_each_local_rank() -> None:
     told = {"workWindows": 3, "workSeconds": [0.25, None, 1], "stepSeconds": 2}
-    progress = parse_heartbeat({**GOOD, "progress": told}).progress
+    progress = parse({**GOOD, "progress": told}).progress
     assert (progress.work_windows, progress.work_seconds, progress.step_seconds) == (
         3,
         (0.25, None, 1.0),
         2.0,
     )
-    many = parse_heartbeat({**GOOD, "progress": {**told, "workSeconds": [1] * 1024}}).progress
+    many = parse({**GOOD, "progress": {**told, "workSeconds": [1] * 1024}}).progress
     assert len(many.work_seconds) == MAX_COMPARED
-    older = parse_heartbeat({**GOOD, "progress": {"step": 3}}).progress
+    older = parse({**GOOD, "progress": {"step": 3}}).progress
     assert (older.work_windows, older.work_seconds, older.step_seconds) == (None, (), None)
 
 
@@ -134,32 +144,32 @@ def test_where_the_processes_stand() -> None:
         },
         {"kind": "a newer word", "operation": "All Reduce!"},
     ]
-    beat = parse_heartbeat({**GOOD, "places": {"ageSeconds": 0.5, "byLocalRank": told}})
-    assert beat.places_age_seconds == 0.5
+    beat = parse({**GOOD, "places": {"ageSeconds": 0.5, "byLocalRank": told}})
+    assert beat.placed_at == 99.5
     assert beat.places == (
         Place(PlaceKind.COLLECTIVE, "all_reduce", "train.py:60 step"),
         Place(PlaceKind.DATA_LOADER, frame="[31m train.py:41 load" + "x" * 79),
         Place(PlaceKind.OTHER),
     )
-    many = parse_heartbeat(
+    many = parse(
         {**GOOD, "places": {"ageSeconds": 0, "byLocalRank": [{"kind": "lock"}] * 4097}}
     )
     assert len(many.places) == MAX_PLACES
-    assert parse_heartbeat(GOOD).places == parse_heartbeat({**GOOD, "places": None}).places == ()
+    assert parse(GOOD).places == parse({**GOOD, "places": None}).places == ()
 
 
 def test_failed_saves_and_why() -> None:
-    progress = parse_heartbeat(
+    progress = parse(
         {**GOOD, "progress": {"failedSaves": 3, "saveError": "x" * 1000}}
     ).progress
     assert (progress.failed_saves, progress.save_error) == (3, "x" * 200)
-    older = parse_heartbeat({**GOOD, "progress": {"step": 3}}).progress
+    older = parse({**GOOD, "progress": {"step": 3}}).progress
     assert (older.failed_saves, older.save_error) == (0, "")
 
 
 @pytest.mark.parametrize("loss", [0, -3, 1e300, 10**300])
 def test_loss_may_be_any_number_that_is_finite(loss: float) -> None:
-    assert parse_heartbeat({**GOOD, "progress": {"loss": loss}}).progress.loss == float(loss)
+    assert parse({**GOOD, "progress": {"loss": loss}}).progress.loss == float(loss)
 
 
 GARBAGE = {
@@ -193,7 +203,7 @@ GARBAGE = {
 def test_metrics_that_cannot_be_written_down_are_dropped_and_nothing_else(
     told: Any, known: Any
 ) -> None:
-    progress = parse_heartbeat({**GOOD, "progress": {**GOOD["progress"], "metrics": told}}).progress
+    progress = parse({**GOOD, "progress": {**GOOD["progress"], "metrics": told}}).progress
     assert (progress.metrics, progress.step, progress.loss) == (known, 120, 2.31)
 
 
@@ -201,7 +211,7 @@ def test_texts_can_be_written_down_and_read_back() -> None:
     texts = dict.fromkeys(
         ("signal", "exception", "message", "traceback"), "half \ud800 and whole \U0001f600"
     )
-    failure = parse_heartbeat({**GOOD, "failure": {**FAILURE, **texts}}).failure
+    failure = parse({**GOOD, "failure": {**FAILURE, **texts}}).failure
     assert failure is not None
     assert (
         failure.message
@@ -210,7 +220,7 @@ def test_texts_can_be_written_down_and_read_back() -> None:
         == failure.exception
         == "half ? and whole \U0001f600"
     )
-    assert parse_heartbeat({**GOOD, "incarnation": "\udfff"}).incarnation == "?"
+    assert parse({**GOOD, "incarnation": "\udfff"}).incarnation == "?"
 
 
 JSON = st.recursive(
@@ -224,6 +234,6 @@ JSON = st.recursive(
 def test_garbage_is_refused_and_nothing_else_is_raised(garbage: object, field: str) -> None:
     for body in (garbage, {**GOOD, field: garbage}):
         try:
-            parse_heartbeat(body)
+            parse(body)
         except MalformedHeartbeat:
             continue

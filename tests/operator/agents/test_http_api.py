@@ -106,9 +106,7 @@ def test_rounds_that_a_member_has_left(case: str) -> None:
     for state, number in said:
         registry.note_heartbeat(
             "uid-lm",
-            OTHER,
-            parse_heartbeat({"incarnation": "a", "state": state, "round": number}),
-            0.0,
+            parse_heartbeat(OTHER, {"incarnation": "a", "state": state, "round": number}, 0.0),
         )
     assert [number for number in range(10) if registry.peer_stopped("uid-lm", number)] == left
 
@@ -122,7 +120,7 @@ def test_agent_that_leaves_has_left_its_round_once_its_stream_drops(
 ) -> None:
     registry = AgentRegistry()
     registry.note_heartbeat(
-        "uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": 7}), 0.0
+        "uid-lm", parse_heartbeat(OTHER, {"incarnation": "a", "state": state, "round": 7}, 0.0)
     )
     registry.open_stream("uid-lm", OTHER)
     registry.close_stream("uid-lm", OTHER, 1.0, dropped=dropped)
@@ -133,10 +131,12 @@ async def test_agents_are_told_that_a_peer_has_stopped_its_workers(served: Serve
     _, answer = await served.say({**BEAT, "state": "stopping", "round": 7})
     assert not answer["peerStopped"]
     served.registry.note_heartbeat(
-        "uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "running", "round": 7}), 0.0
+        "uid-lm",
+        parse_heartbeat(OTHER, {"incarnation": "b", "state": "running", "round": 7}, 0.0),
     )
     served.registry.note_heartbeat(
-        "uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "ready", "round": 7}), 0.0
+        "uid-lm",
+        parse_heartbeat(OTHER, {"incarnation": "b", "state": "ready", "round": 7}, 0.0),
     )
     _, answer = await served.say({**BEAT, "state": "stopping", "round": 7})
     assert answer["peerStopped"]

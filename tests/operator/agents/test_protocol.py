@@ -76,7 +76,7 @@ def test_agent_sends_heartbeats_as_they_are_declared(progress: Progress) -> None
     failed = as_json(client.heartbeat())
     for beat in (first, failed):
         admitted("heartbeat", beat)
-        parse_heartbeat(beat)
+        parse_heartbeat("w0", beat, 0.0)
     declared = MESSAGES["heartbeat"]["properties"]
     assert failed.keys() == declared.keys()
     assert failed["failure"].keys() == declared["failure"]["properties"].keys()
@@ -89,7 +89,7 @@ def test_states_are_those_that_the_operator_knows() -> None:
 
 @given(drawn_from(MESSAGES["heartbeat"]), st.text())
 def test_operator_reads_every_heartbeat_that_is_declared(beat: Any, name: str) -> None:
-    parse_heartbeat({f"{name} of a newer agent": name, **beat})
+    parse_heartbeat("w0", {f"{name} of a newer agent": name, **beat}, 0.0)
 
 
 def of_heartbeats(path: str, value: object) -> Iterator[str]:
@@ -100,7 +100,7 @@ def of_heartbeats(path: str, value: object) -> Iterator[str]:
         "places": {"ageSeconds": 0, "byLocalRank": []},
     }
     try:
-        parse_heartbeat(with_value(beat, path, value))
+        parse_heartbeat("w0", with_value(beat, path, value), 0.0)
     except MalformedHeartbeat as refused:
         if path.rpartition(".")[2] in str(refused):
             return

@@ -24,7 +24,7 @@ def beat(
 ) -> float | None:
     """A heartbeat; returns in how many seconds the job is to be planned."""
     report = {"incarnation": "a", "state": state, "round": round_, **fields}
-    return registry.note_heartbeat(job, worker, parse_heartbeat(report), at)
+    return registry.note_heartbeat(job, parse_heartbeat(worker, report, at))
 
 
 @pytest.fixture

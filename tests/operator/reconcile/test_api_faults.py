@@ -279,7 +279,7 @@ class World:
                     "rank": rank,
                     "worldSize": declared.size,
                 }
-            if self.registry.note_heartbeat(job_uid, name, parse_heartbeat(beat), self.clock()):
+            if self.registry.note_heartbeat(job_uid, parse_heartbeat(name, beat, self.clock())):
                 self.agenda.add(key)
 
     def disturb(self) -> None:

@@ -116,7 +116,7 @@ def plan_of(job: Job, beats: list[dict[str, Any]]) -> Callable[[], object]:
     registry, names_of = AgentRegistry(), [f"w{n}" for n in range(job.wanted)]
     for number, worker in enumerate(names_of):
         beat = {**beats[min(number, len(beats) - 1)], "rank": number, "worldSize": job.wanted}
-        registry.note_heartbeat(job.uid, worker, parse_heartbeat(beat), NOW)
+        registry.note_heartbeat(job.uid, parse_heartbeat(worker, beat, NOW))
     pods = [a_pod(n, node=f"node-{n % 100}") for n in range(job.wanted)]
     agents = [*registry.agents(job.uid, set(names_of)).values()]
     seen = observed(pods, agents, round=a_round(*range(job.wanted)), last_heard_at=NOW, nodes=NODES)
@@ -159,10 +159,10 @@ def test_no_heartbeat_holds_the_event_loop_by_its_size(
     job = take(a_manifest(replicas=workers, minimum=1, maximum=workers))
     assert isinstance(job, Job)
     try:
-        parse_heartbeat(large)
+        parse_heartbeat("w0", large, NOW)
     except MalformedHeartbeat:
         return
-    assert fits(lambda: parse_heartbeat(large), MAX_CALLS)
+    assert fits(lambda: parse_heartbeat("w0", large, NOW), MAX_CALLS)
     assert fits(
         plan_of(replace(job, status={"round": 1}), [BEAT, large] if last else [large, BEAT]),
         calls_for(workers),

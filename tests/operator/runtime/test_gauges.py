@@ -69,9 +69,9 @@ def test_agents_are_counted_that_still_speak() -> None:
     for worker, heard_at in (("ended", 100.0), ("alive", 195.0)):
         registry.note_heartbeat(
             "uid-lm",
-            worker,
-            parse_heartbeat({"incarnation": worker, "state": "ready", "round": 0}),
-            heard_at,
+            parse_heartbeat(
+                worker, {"incarnation": worker, "state": "ready", "round": 0}, heard_at
+            ),
         )
     found = read(
         metrics, begin_to_read(Cache(), registry, WorkQueue(), leading=True, now=200.0, time=NOON)()

@@ -66,7 +66,7 @@ def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     def failed_saves() -> tuple[int, str]:
-        progress = parse_heartbeat(operator.last("w0").body).progress
+        progress = parse_heartbeat("w0", operator.last("w0").body, 0.0).progress
         return progress.failed_saves, progress.save_error
 
     folder, away = tmp_path / "folder", tmp_path / "away"
@@ -92,7 +92,7 @@ def test_a_worker_succeeds_when_its_last_step_is_on_the_disk_and_says_that_it_wa
     operator: ScriptedOperator, agents: Agents, tmp_path: Path, slow: Path, kind: str
 ) -> None:
     def saving_seconds() -> float:
-        return parse_heartbeat(operator.last("w0").body).saving_seconds or 0.0
+        return -(parse_heartbeat("w0", operator.last("w0").body, 0.0).saving_since or 0.0)
 
     folder, away = tmp_path / "folder", tmp_path / "away"
     steps = ("--epochs", 1, "--samples", 2400, "--step-seconds", 0.5, "--slow", slow)
