@@ -95,9 +95,6 @@ class AgentApi:
     def is_workers(self, address: str) -> bool:
         return self._cache.has_pod_at(address)
 
-    def routes(self) -> list[web.RouteDef]:
-        return [web.post(PATH, self._stream)]
-
     @web.middleware
     async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         kind = "stream" if request.path == PATH else "other"
@@ -117,9 +114,11 @@ class AgentApi:
         self.metrics.answered(kind, answer.status)
         return answer
 
-    async def _stream(self, request: web.Request) -> web.StreamResponse:
+    async def stream(self, request: web.Request) -> web.StreamResponse:
         token = _token_of(request)
-        speaker = await self._speaker(request, token)
+        speaker = await self._identify(request, token)
+        if wait := self._limit.admit(speaker, self._clock()):
+            raise _too_many(speaker, wait)
         reply = web.StreamResponse(headers=LINES)
         news: asyncio.Task[None] | None = None
         held = self._held.setdefault(speaker[0].namespace, HeldBytes())
@@ -217,12 +216,6 @@ class AgentApi:
             if dropped:
                 self._request_work(key, delay_of_change(len(job.agents)))
 
-    async def _speaker(self, request: web.Request, token: str) -> Speaker:
-        speaker = await self._identify(request, token)
-        if wait := self._limit.admit(speaker, self._clock()):
-            raise _too_many(speaker, wait)
-        return speaker
-
     async def _identify(self, request: web.Request, token: str) -> Speaker:
         address = peer_of(request)[0]
         if not token or not token.isascii():
@@ -284,7 +277,7 @@ async def listening(
     watching = asyncio.create_task(api.hearing.watch())
     try:
         async with serving(
-            api.routes(),
+            [web.post(PATH, api.stream)],
             host,
             port,
             middlewares=[api.count],
