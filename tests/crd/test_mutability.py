@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
-from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.stock_pods import store_pod
 from elastic_pytorch_operator.manifests.worker_pod import volume_claim
 from elastic_pytorch_operator.spec.job import Job, parse_job
 from elastic_pytorch_operator.spec.schema.rules import OWN
@@ -13,7 +13,7 @@ from field_table import ALWAYS, NEVER, SUSPENDED, fields
 
 from tests.faults import assert_none, fault_of
 from tests.job_schema import SCHEMA
-from tests.operator.builders import a_manifest, a_worker_pod
+from tests.operator.builders import a_manifest, a_stock_pod, a_worker_pod
 from tests.paths import ROOT
 
 FIELDS = {
@@ -184,7 +184,7 @@ def made_from(manifest: dict[str, Any]) -> list[Any]:
 
 def pods_of(job: Job) -> list[Any]:
     return (
-        [stock_worker_pod(job, 0, "x", 1), store_pod(job, "x", 1)]
+        [a_stock_pod(job), store_pod(job, "x", 1)]
         if job.stock
         else [a_worker_pod(job, 0, (), AGENT)]
     )

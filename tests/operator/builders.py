@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, worker_pod
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.observed import (
@@ -111,6 +112,11 @@ def a_worker_pod(
     """The manifest of a worker's pod."""
     agent = AgentSettings("http://operator:8443", agent_image)
     return worker_pod(job or a_job(), CreatePod(index, tuple(avoid), **action), "x7k2p", agent)
+
+
+def a_stock_pod(job: Job, index: int = 0, rendezvous: int = 1, **action: Any) -> dict[str, Any]:
+    """The manifest of a worker's pod in which stock torchrun runs."""
+    return stock_worker_pod(job, CreatePod(index, rendezvous=rendezvous, **action), "x7k2p")
 
 
 def an_agent(worker: str, state: str = "running", round_: int = 1, **fields: Any) -> AgentView:

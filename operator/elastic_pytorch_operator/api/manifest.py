@@ -17,15 +17,17 @@ Json = TypeVar("Json")
 
 def copied(value: Json) -> Json:
     """A deep copy of JSON, several times faster than `copy.deepcopy`."""
-    return cast(Json, _copied(value))
-
-
-def _copied(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _copied(field) for name, field in value.items()}
+        return cast(Json, {name: copied(field) for name, field in value.items()})
     if isinstance(value, list):
-        return [_copied(item) for item in value]
+        return cast(Json, [copied(item) for item in value])
     return value
+
+
+def append(holder: MutableManifest, field: str, *items: Manifest) -> None:
+    """Adds items, if any, to a list that may be missing or null."""
+    if items:
+        holder[field] = [*(holder.get(field) or ()), *items]
 
 
 # A list's own metadata stands before its items or behind them.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_operator.api.manifest import MutableManifest
+from elastic_pytorch_operator.api.manifest import MutableManifest, append
 
 VOLUME = "elastic-pytorch-agent"
 CONTAINER = "elastic-pytorch-agent"
@@ -38,21 +38,17 @@ def inject_agent(
 ) -> None:
     """Only the user's own command needs PYTHONPATH, by which torchrun finds its handler."""
     mount = {"name": VOLUME, "mountPath": FOLDER, "readOnly": True}
-    container["volumeMounts"] = [*(container.get("volumeMounts") or []), mount]
+    append(container, "volumeMounts", mount)
     if own_command:
         container["env"] = _with_agent_on_path(container.get("env") or [])
     # In memory, it does not keep an autoscaler from removing the node.
     volume = {"name": VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": VOLUME_SIZE}}
-    spec["volumes"] = [*(spec.get("volumes") or []), volume]
-    own = list(spec.get("imagePullSecrets") or [])
-    added = [{"name": name} for name in image.pull_secrets]
-    if secrets := [*own, *(secret for secret in added if secret not in own)]:
-        spec["imagePullSecrets"] = secrets
+    append(spec, "volumes", volume)
+    own = spec.get("imagePullSecrets") or ()
+    secrets = ({"name": name} for name in image.pull_secrets)
+    append(spec, "imagePullSecrets", *(secret for secret in secrets if secret not in own))
     # The last one: the user's own init containers may wait for longer.
-    spec["initContainers"] = [
-        *(spec.get("initContainers") or []),
-        _copying_container(image, spec, container),
-    ]
+    append(spec, "initContainers", _copying_container(image, spec, container))
 
 
 def _copying_container(

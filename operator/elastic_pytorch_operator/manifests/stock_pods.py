@@ -1,7 +1,6 @@
 """The pods of a job whose group stock torchrun forms: workers, and the pod of their c10d store."""
 
 import re
-from collections.abc import Sequence
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
@@ -11,11 +10,10 @@ from elastic_pytorch_operator.manifests.worker_pod import (
     owned,
     pod_from_template,
     provide,
-    remember_failed_starts,
     tolerations,
     variables,
 )
-from elastic_pytorch_operator.model.workload import Grant
+from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.spec.job import Job, training_container
 
 STOCK_COMMAND = ["python3", "-m", "torch.distributed.run"]
@@ -78,21 +76,13 @@ def store_host(job: Job, rendezvous: int) -> str:
 
 
 @building("Pod")
-def stock_worker_pod(
-    job: Job,
-    index: int,
-    suffix: str,
-    rendezvous: int,
-    failed_starts: Sequence[str] = (),
-    grant: Grant | None = None,
-) -> MutableManifest:
+def stock_worker_pod(job: Job, action: CreatePod, suffix: str) -> MutableManifest:
     """The image's own torchrun finds the rendezvous in its environment."""
-    pod, container = pod_from_template(job, index, suffix, grant)
-    remember_failed_starts(pod, failed_starts)
-    pod["metadata"]["labels"][names.LABEL_RENDEZVOUS] = str(rendezvous)
+    pod, container = pod_from_template(job, action, suffix)
+    pod["metadata"]["labels"][names.LABEL_RENDEZVOUS] = str(action.rendezvous)
     if not container.get("command"):
         container["command"] = list(STOCK_COMMAND)
-    provide(container, _stock_environment(job, index, rendezvous))
+    provide(container, _stock_environment(job, action.index, action.rendezvous))
     return pod
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, append, copied
 from elastic_pytorch_operator.api.resources import REVISIONS
 from elastic_pytorch_operator.manifests.affinity import (
     keep_away,
@@ -19,7 +20,6 @@ from elastic_pytorch_operator.manifests.agent_injection import (
     inject_agent,
 )
 from elastic_pytorch_operator.model.actions import CreatePod
-from elastic_pytorch_operator.model.workload import Grant
 from elastic_pytorch_operator.spec.fields import MAX_WORDS
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.pod_template import SET_FOR_PODS, is_set_for_processes
@@ -141,8 +141,7 @@ class AgentSettings:
 
 @building("Pod")
 def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -> MutableManifest:
-    pod, container = pod_from_template(job, action.index, suffix, action.grant)
-    remember_failed_starts(pod, action.failed_starts)
+    pod, container = pod_from_template(job, action, suffix)
     if action.group_restarts:
         pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(action.group_restarts)
     spec = pod["spec"]
@@ -156,11 +155,9 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     own = container.get("env") or ()
     container["env"] = [variable for variable in own if not is_set_for_processes(variable["name"])]
     provide(container, [*_agent_environment(job, action.index, agent), *joining])
-    container["volumeMounts"] = [
-        *(container.get("volumeMounts") or []),
-        {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
-    ]
-    spec["volumes"] = [*(spec.get("volumes") or []), _token_volume()]
+    mount = {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True}
+    append(container, "volumeMounts", mount)
+    append(spec, "volumes", _token_volume())
     if image is not None:
         inject_agent(spec, container, image, own_command=own_command)
     if action.avoid:
@@ -177,16 +174,15 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
 
 
 def pod_from_template(
-    job: Job, index: int, suffix: str, grant: Grant | None = None
+    job: Job, action: CreatePod, suffix: str
 ) -> tuple[MutableManifest, MutableManifest]:
     """A worker pod with either backend, and its training container."""
-    template = copied(dict(job.template_of(index, extra=None if grant is None else grant.extra)))
+    index, extra = action.index, action.grant.extra if action.grant else None
+    template = copied(dict(job.template_of(index, extra=extra)))
     metadata: MutableManifest = template.get("metadata") or {}
     spec: MutableManifest = template["spec"]
     host = f"{job.key.name}-worker-{index}"
-    container = next(
-        c for c in spec["containers"] if c["name"] == training_container(template)["name"]
-    )
+    container = cast(MutableManifest, training_container(template))
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     spec["tolerations"] = tolerations(spec.get("tolerations") or [])
     # Training needs neither the API server nor a variable for each Service, unless the user asks.
@@ -206,7 +202,7 @@ def pod_from_template(
         spec.setdefault("schedulerName", gang.scheduler_name)
         gang_labels = {gang.group_label: job.key.name}
     owner = owned(job, f"{host}-{suffix}")
-    pod = {
+    pod: MutableManifest = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -229,12 +225,10 @@ def pod_from_template(
         },
         "spec": spec,
     }
+    if action.failed_starts:
+        starts = ",".join(action.failed_starts)
+        pod["metadata"]["annotations"][names.ANNOTATION_FAILED_STARTS] = starts
     return pod, container
-
-
-def remember_failed_starts(pod: MutableManifest, nodes: Sequence[str]) -> None:
-    if nodes:
-        pod["metadata"]["annotations"][names.ANNOTATION_FAILED_STARTS] = ",".join(nodes)
 
 
 def provide(container: MutableManifest, environment: Sequence[MutableManifest]) -> None:

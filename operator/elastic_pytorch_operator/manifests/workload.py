@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_operator.api import kueue, names
-from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, append, copied
 from elastic_pytorch_operator.api.numbers import parse_count
 from elastic_pytorch_operator.manifests.worker_pod import building, owned
 from elastic_pytorch_operator.model.actions import CreateWorkload
@@ -134,10 +134,7 @@ def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -
     if admission.topology:
         if metadata["annotations"].keys().isdisjoint(kueue.TOPOLOGY_REQUESTS):
             _add(metadata, "annotations", {kueue.TOPOLOGY_UNCONSTRAINED: "true"})
-        spec["schedulingGates"] = [
-            *(spec.get("schedulingGates") or []),
-            {"name": kueue.TOPOLOGY_GATE},
-        ]
+        append(spec, "schedulingGates", {"name": kueue.TOPOLOGY_GATE})
     chosen = (flavor.get("spec") or {} for flavor in flavors)
     of_flavors = (
         {"nodeSelector": one.get("nodeLabels"), "tolerations": one.get("tolerations")}
@@ -168,6 +165,5 @@ def _add(
 
 
 def _tolerate(spec: MutableManifest, tolerations: Sequence[Manifest]) -> None:
-    known = spec.get("tolerations") or []
-    if added := [toleration for toleration in tolerations if toleration not in known]:
-        spec["tolerations"] = [*known, *added]
+    known = spec.get("tolerations") or ()
+    append(spec, "tolerations", *(each for each in tolerations if each not in known))

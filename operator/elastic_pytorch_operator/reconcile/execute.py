@@ -213,9 +213,7 @@ class Executor:
         if isinstance(action, CreateStore):
             manifest = store_pod(job, suffix, action.rendezvous)
         elif job.stock:
-            manifest = stock_worker_pod(
-                job, action.index, suffix, action.rendezvous, action.failed_starts, action.grant
-            )
+            manifest = stock_worker_pod(job, action, suffix)
         else:
             manifest = worker_pod(job, action, suffix, self.agent)
         if isinstance(action, CreatePod) and action.grant is not None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, append
 from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.spec.resources import uses_accelerators
 
@@ -42,11 +42,9 @@ def add_shared_memory(spec: MutableManifest, container: MutableManifest, size: s
         "name": SHARED_MEMORY_VOLUME,
         "emptyDir": {**medium, "sizeLimit": size} if size else medium,
     }
-    spec["volumes"] = [*(spec.get("volumes") or []), volume]
-    container["volumeMounts"] = [
-        *(container.get("volumeMounts") or []),
-        {"name": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY_FOLDER},
-    ]
+    append(spec, "volumes", volume)
+    mount = {"name": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY_FOLDER}
+    append(container, "volumeMounts", mount)
 
 
 def _decides(mount: Mapping[str, Any]) -> bool:
@@ -58,10 +56,9 @@ def _decides(mount: Mapping[str, Any]) -> bool:
 
 def add_claim_volumes(spec: dict[str, Any], templates: Sequence[ClaimTemplate], job: str) -> None:
     own = {volume.get("name") for volume in spec.get("volumes") or ()}
-    added = [
+    added = (
         {"name": template.name, "persistentVolumeClaim": {"claimName": template.claim_name(job)}}
         for template in templates
         if template.name not in own
-    ]
-    if added:
-        spec["volumes"] = [*(spec.get("volumes") or []), *added]
+    )
+    append(spec, "volumes", *added)

@@ -7,7 +7,7 @@ from typing import Any
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.pod_group import pod_group
-from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.stock_pods import store_pod
 from elastic_pytorch_operator.manifests.worker_pod import headless_service, volume_claim
 from elastic_pytorch_operator.manifests.workload import (
     PlacementConflict,
@@ -25,7 +25,7 @@ from hypothesis import given, settings
 
 from tests.hypothesis_examples import examples
 from tests.operator.any_jobs import TEMPLATE, any_jobs
-from tests.operator.builders import a_manifest, a_worker_pod
+from tests.operator.builders import a_manifest, a_stock_pod, a_worker_pod
 
 IMAGE = AgentImage("agent")
 GRANT = Grant("lm-base", "team", Admission("shared", 2, ("flavor",), topology=True))
@@ -37,7 +37,7 @@ def everything(job: Job) -> Iterator[dict[str, Any]]:
     """All objects that are made for a job."""
     yield headless_service(job)
     yield from (volume_claim(job, template) for template in job.claims)
-    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else a_worker_pod(job, 0, agent_image=IMAGE)
+    pod = a_stock_pod(job) if job.stock else a_worker_pod(job, 0, agent_image=IMAGE)
     yield pod
     yield store_pod(job, "x", 1)
     yield a_worker_pod(job, 1, ["node-0"])

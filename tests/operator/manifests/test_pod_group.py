@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.manifests.pod_group import pod_group
-from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.stock_pods import store_pod
 from elastic_pytorch_operator.spec.job import Job, parse_job
 
-from tests.operator.builders import a_manifest, a_worker_pod
+from tests.operator.builders import a_manifest, a_stock_pod, a_worker_pod
 
 RESOURCES = {"requests": {"cpu": "1500m", "memory": "2Gi"}, "limits": {"nvidia.com/gpu": "2"}}
 
@@ -53,7 +53,7 @@ def test_pod_group_has_the_form_that_its_scheduler_expects(
 def test_pods_name_their_group_and_their_scheduler() -> None:
     plain, job = a_worker_pod()["metadata"], a_gang("Coscheduling")
     group = {"scheduling.x-k8s.io/pod-group": "lm"}
-    for pod in (a_worker_pod(job), stock_worker_pod(job, 0, "x7k2p", 1)):
+    for pod in (a_worker_pod(job), a_stock_pod(job)):
         assert pod["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
         ours = {
             key: value
@@ -70,7 +70,7 @@ def test_pods_name_the_group_of_the_built_in_scheduler_in_a_field() -> None:
     plain = a_worker_pod()["metadata"]
     theirs = {"schedulingGroup": {"podGroupName": "of-another"}, "schedulerName": "a-profile"}
     job, profiled = a_gang("Kubernetes"), a_gang("Kubernetes", pod=theirs)
-    for pod in (a_worker_pod(job), a_worker_pod(job, 3), stock_worker_pod(job, 0, "x7k2p", 1)):
+    for pod in (a_worker_pod(job), a_worker_pod(job, 3), a_stock_pod(job)):
         assert pod["spec"]["schedulingGroup"] == {"podGroupName": "lm"}
         assert "schedulerName" not in pod["spec"]
         assert pod["metadata"]["annotations"] == plain["annotations"]

@@ -6,13 +6,12 @@ from elastic_pytorch_operator.manifests.stock_pods import (
     STORE_PROGRAM,
     explain_refusal,
     run_id,
-    stock_worker_pod,
     store_pod,
 )
 from elastic_pytorch_operator.manifests.worker_pod import headless_service
 from elastic_pytorch_operator.spec.job import Job
 
-from tests.operator.builders import a_job
+from tests.operator.builders import a_job, a_stock_pod
 
 TEMPLATE = {
     "spec": {
@@ -46,7 +45,7 @@ def environment(pod: dict[str, Any]) -> dict[str, str]:
 
 
 def test_worker_without_a_command_runs_stock_torchrun() -> None:
-    pod = stock_worker_pod(stock_job(), 0, "x", 1)
+    pod = a_stock_pod(stock_job())
     container = pod["spec"]["containers"][0]
     assert container["command"] == ["python3", "-m", "torch.distributed.run"]
     assert container["args"] == ["train.py"]
@@ -57,8 +56,8 @@ def test_worker_without_a_command_runs_stock_torchrun() -> None:
 
 def test_worker_finds_its_rendezvous_in_the_environment() -> None:
     env = environment(
-        stock_worker_pod(
-            stock_job(minimum=2, nprocPerNode=4, failurePolicy={"maxFailures": 5}), 1, "x", 3
+        a_stock_pod(
+            stock_job(minimum=2, nprocPerNode=4, failurePolicy={"maxFailures": 5}), 1, 3
         )
     )
     assert env["PET_NNODES"] == "2:4"
@@ -75,19 +74,19 @@ def test_worker_finds_its_rendezvous_in_the_environment() -> None:
 def test_last_call_follows_settle_seconds_and_is_never_none() -> None:
     for seconds, expected in ((0, 1), (7, 7)):
         env = environment(
-            stock_worker_pod(stock_job(resizePolicy={"settleSeconds": seconds}), 0, "x", 1)
+            a_stock_pod(stock_job(resizePolicy={"settleSeconds": seconds}))
         )
         assert f"last_call_timeout={expected}," in env["PET_RDZV_CONF"]
 
 
 def test_workers_address_is_the_pods_own() -> None:
-    env = stock_worker_pod(stock_job(), 0, "x", 1)["spec"]["containers"][0]["env"]
+    env = a_stock_pod(stock_job())["spec"]["containers"][0]["env"]
     [address] = [v for v in env if v["name"] == "PET_LOCAL_ADDR"]
     assert address["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
 
 
 def test_etcd_is_the_users() -> None:
-    env = environment(stock_worker_pod(stock_job("etcd-v2"), 0, "x", 1))
+    env = environment(a_stock_pod(stock_job("etcd-v2")))
     assert (env["PET_RDZV_BACKEND"], env["PET_RDZV_ENDPOINT"]) == ("etcd-v2", "etcd.infra:2379")
     assert "is_host" not in env["PET_RDZV_CONF"]
 
@@ -107,7 +106,7 @@ def test_run_id_stays_where_it_can(backend: str, rendezvous: int, expected: str)
 
 def test_job_without_a_maximum_leaves_room_to_scale() -> None:
     assert (
-        environment(stock_worker_pod(stock_job(maximum=None), 0, "x", 1))["PET_NNODES"] == "1:4096"
+        environment(a_stock_pod(stock_job(maximum=None)))["PET_NNODES"] == "1:4096"
     )
 
 
@@ -115,7 +114,7 @@ def test_users_own_variables_and_command_stand() -> None:
     template = {
         "spec": {"containers": [{**TEMPLATE["spec"]["containers"][1], "command": ["torchrun"]}]}
     }  # type: ignore[dict-item]
-    pod = stock_worker_pod(stock_job(template=template), 0, "x", 1)
+    pod = a_stock_pod(stock_job(template=template))
     assert pod["spec"]["containers"][0]["command"] == ["torchrun"]
     assert environment(pod)["PET_MAX_RESTARTS"] == "9"
 
@@ -184,7 +183,7 @@ def test_store_is_reached_by_a_name_of_its_own() -> None:
     pod = store_pod(job, "x", 2)
     assert (
         f"{pod['spec']['hostname']}.{pod['spec']['subdomain']}:29600"
-        == environment(stock_worker_pod(job, 0, "x", 2))["PET_RDZV_ENDPOINT"]
+        == environment(a_stock_pod(job, rendezvous=2))["PET_RDZV_ENDPOINT"]
     )
     assert headless_service(job)["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
 

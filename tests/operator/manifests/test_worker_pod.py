@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING
 from elastic_pytorch_operator.manifests.pod_group import pod_group
-from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.stock_pods import store_pod
 from elastic_pytorch_operator.manifests.worker_pod import (
     UnbuildableError,
     headless_service,
@@ -22,6 +22,7 @@ from tests.operator.builders import (
     a_job,
     a_manifest,
     a_queued_job,
+    a_stock_pod,
     a_target,
     a_worker_pod,
     observed,
@@ -160,7 +161,7 @@ def test_variables_of_another_launcher_never_reach_a_worker_but_that_of_stock_to
     }
     container = {**TEMPLATE["spec"]["containers"][0], **fields}
     stock = a_job(template={"spec": {"containers": [container]}}, rendezvous={"backend": "c10d"})
-    assert set(names) <= env(stock_worker_pod(stock, 0, "x", 1)).keys(), "it is the user's launcher"
+    assert set(names) <= env(a_stock_pod(stock)).keys(), "it is the user's launcher"
 
 
 def test_token_is_for_the_operator_only() -> None:
@@ -272,7 +273,7 @@ def test_pod_on_the_hosts_network_resolves_services(
     backend: str, network: dict[str, Any], policy: str | None
 ) -> None:
     job = a_job(template={"spec": {**TEMPLATE["spec"], **network}}, rendezvous={"backend": backend})
-    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else build(job)
+    pod = a_stock_pod(job) if job.stock else build(job)
     assert pod["spec"].get("dnsPolicy") == policy
 
 
@@ -332,7 +333,7 @@ BROKEN = replace(
     ("build", "kind", "cause"),
     [
         (a_worker_pod, "Pod", "spec.template cannot make a pod"),
-        (lambda job: stock_worker_pod(job, 0, "x", 1), "Pod", "spec.template cannot make a pod"),
+        (a_stock_pod, "Pod", "spec.template cannot make a pod"),
         (lambda job: store_pod(job, "x", 1), "Pod", "spec.template cannot make a pod"),
         (lambda job: pod_group(job, COSCHEDULING), "PodGroup", "spec.template cannot make a pod"),
         (

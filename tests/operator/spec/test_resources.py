@@ -1,7 +1,6 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
 from elastic_pytorch_operator.planning.reporting.status import processes_of_a_worker
 from elastic_pytorch_operator.spec.resources import (
     count_accelerators,
@@ -11,7 +10,7 @@ from elastic_pytorch_operator.spec.resources import (
     uses_accelerators,
 )
 
-from tests.operator.builders import a_job, a_worker_pod
+from tests.operator.builders import a_job, a_stock_pod, a_worker_pod
 
 
 def asking(limits: object = None, requests: object = None) -> dict[str, Any]:
@@ -143,7 +142,7 @@ def test_pods_run_a_process_for_each_accelerator_of_the_training_container(
         "spec": {"containers": [sidecar, asking({"nvidia.com/gpu": 8})], "initContainers": [init]}
     }
     job = a_job(template=template, rendezvous={"backend": backend}, **spec)
-    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else a_worker_pod(job, 0)
+    pod = a_stock_pod(job) if job.stock else a_worker_pod(job, 0)
     [value] = [
         v["value"] for v in pod["spec"]["containers"][1]["env"] if v["name"] == "PET_NPROC_PER_NODE"
     ]

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING, KUBERNETES
-from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
 from elastic_pytorch_operator.model.workload import Admission, Grant
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job
@@ -16,7 +15,7 @@ from elastic_pytorch_operator.spec.scheduling import (
     read_scheduling,
 )
 
-from tests.operator.builders import a_job, a_manifest, a_worker_pod
+from tests.operator.builders import a_job, a_manifest, a_stock_pod, a_worker_pod
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_quota_of_a_pod_decides_on_its_template_rather_than_its_index() -> None:
     for index, extra in itertools.product((0, 2), (False, True)):
         pods = (
             a_worker_pod(job, index, grant=grants[extra]),
-            stock_worker_pod(job, index, "x", 1, grant=grants[extra]),
+            a_stock_pod(job, index, grant=grants[extra]),
         )
         assert ["nodeSelector" in pod["spec"] for pod in pods] == [extra, extra]
 

@@ -1,10 +1,10 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.stock_pods import store_pod
 from elastic_pytorch_operator.manifests.worker_pod import volume_claim
 
-from tests.operator.builders import a_job, a_worker_pod
+from tests.operator.builders import a_job, a_stock_pod, a_worker_pod
 
 SPEC = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
 OURS = {
@@ -69,7 +69,7 @@ def test_pods_have_the_claims_as_volumes_unless_the_template_has_one_of_the_name
         template={"spec": {"containers": CONTAINERS, "volumes": [own]}},
         rendezvous={"backend": backend},
     )
-    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else a_worker_pod(job, 0)
+    pod = a_stock_pod(job) if job.stock else a_worker_pod(job, 0)
     claim = {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "checkpoints-lm"}}
     assert pod["spec"]["volumes"][:2] == [own, claim]
     assert [volume["name"] for volume in pod["spec"]["volumes"]].count("data") == 1
@@ -96,7 +96,7 @@ def pod_of(
         rendezvous={"backend": backend},
         **spec,
     )
-    return stock_worker_pod(job, 0, "x", 1) if job.stock else a_worker_pod(job, 0)
+    return a_stock_pod(job) if job.stock else a_worker_pod(job, 0)
 
 
 def shared_memory_of(pod: dict[str, Any]) -> dict[str, Any] | None:
