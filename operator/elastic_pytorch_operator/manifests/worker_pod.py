@@ -283,11 +283,9 @@ def _torchrun_environment(job: Job) -> list[MutableManifest]:
 
 
 def tolerations(own: list[MutableManifest]) -> list[MutableManifest]:
-    missing = [
-        taint
-        for taint in NODE_LOSS_TAINTS
-        if not any(t.get("key") in (taint, None, "") for t in own)
-    ]
+    # As for Kubernetes' own 300 s: one of another effect does not say when a pod leaves a node.
+    ends = [t.get("key") or "" for t in own if (t.get("effect") or "NoExecute") == "NoExecute"]
+    missing = [taint for taint in NODE_LOSS_TAINTS if taint not in ends and "" not in ends]
     short = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOSS_SECONDS}
     return [*own, *({"key": taint, **short} for taint in missing)]
 

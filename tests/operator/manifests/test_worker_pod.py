@@ -192,6 +192,27 @@ def test_lost_nodes_are_tolerated_for_seconds_unless_the_template_says_otherwise
     }
 
 
+BOTH = ["not-ready", "unreachable"]
+
+
+@pytest.mark.parametrize(
+    ("toleration", "added"),
+    [
+        ({"operator": "Exists"}, []),
+        ({"operator": "Exists", "effect": "NoExecute"}, []),
+        ({"operator": "Exists", "effect": "NoSchedule"}, BOTH),
+        ({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, ["unreachable"]),
+        ({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, BOTH),
+    ],
+)
+def test_toleration_of_another_effect_does_not_say_when_a_pod_leaves_a_lost_node(
+    toleration: dict[str, str], added: list[str]
+) -> None:
+    job = a_job(template={"spec": {**TEMPLATE["spec"], "tolerations": [toleration]}})
+    found = build(job)["spec"]["tolerations"][1:]
+    assert [each["key"].removeprefix("node.kubernetes.io/") for each in found] == added
+
+
 def test_service_is_headless_and_selects_the_workers() -> None:
     service = headless_service(a_job(rendezvous={"port": 30000}))
     assert service["spec"]["clusterIP"] == "None"
