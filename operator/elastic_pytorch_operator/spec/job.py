@@ -27,7 +27,7 @@ from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.resources import processes_per_node
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
 from elastic_pytorch_operator.spec.schema.validator import check_job
-from elastic_pytorch_operator.spec.sizes import read_sizes
+from elastic_pytorch_operator.spec.sizes import largest_allowed, read_sizes
 from elastic_pytorch_operator.spec.volumes import DELETE, ClaimTemplate
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Job:
     uid: str
     generation: int
     wanted: int  # how many workers to aim at; 0 while it is suspended
-    minimum: int
+    minimum: int  # the fewest workers that train; of a job of a fixed size, all
     maximum: int
     requested: int = 0  # `spec.replicas`, before `allowedReplicas` have rounded it down
     allowed: tuple[int, ...] = ()  # the sizes that a group may have, rising; none: any
@@ -188,19 +188,20 @@ def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Jo
     rendezvous, claims = spec.get("rendezvous") or {}, spec.get("sharedVolumeClaims") or ()
     shared_memory = spec.get("sharedMemorySize")
     backend = rendezvous.get("backend") or names.BACKEND_OPERATOR
-    sizes = read_sizes(spec, stock=backend != names.BACKEND_OPERATOR)
+    requested, stock = spec["replicas"], backend != names.BACKEND_OPERATOR
+    minimum, maximum, allowed = read_sizes(spec, stock=stock)
     queue = read_queue(metadata, template)
     return Job(
         key=parse_key(manifest),
         uid=metadata.get("uid", ""),
         generation=int(metadata.get("generation", 1)),
-        wanted=0 if suspend else sizes.wanted,
-        minimum=sizes.minimum,
-        maximum=sizes.maximum,
-        requested=sizes.requested,
-        allowed=sizes.allowed,
-        spares=sizes.spares,
-        unit_replicas=sizes.unit,
+        wanted=0 if suspend else largest_allowed(requested, allowed),
+        minimum=minimum,
+        maximum=maximum,
+        requested=requested,
+        allowed=allowed,
+        spares=spec.get("spares") or 0,
+        unit_replicas=spec.get("unitReplicas") or 1,
         suspend=suspend,
         managed_by=spec.get("managedBy") or "",
         nproc_per_node=processes_per_node(spec.get("nprocPerNode"), container),
@@ -224,7 +225,7 @@ def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Jo
         claims=tuple(ClaimTemplate(claim["metadata"]["name"], claim["spec"]) for claim in claims),
         keep_claims=(spec.get("sharedVolumeClaimRetentionPolicy") or {}).get("whenDeleted")
         != DELETE,
-        scheduling=read_scheduling(spec, kueue_queue=queue.name if queue else ""),
+        scheduling=read_scheduling(spec, queued=queue is not None),
         clean_pod_policy=spec.get("cleanPodPolicy") or defaults.clean_pod_policy,
         inject_agent=spec.get("injectAgent") is not False,
         template=with_tolerations(template, defaults.tolerations),

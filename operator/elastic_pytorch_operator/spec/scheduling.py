@@ -57,11 +57,11 @@ class Scheduling:
 NO_SCHEDULING = Scheduling()
 
 
-def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Scheduling:
+def read_scheduling(spec: Mapping[str, Any], *, queued: bool) -> Scheduling:
     """InvalidJob: a gang scheduler and a queue of Kueue would both admit the minimum as a whole."""
     fields = spec.get("scheduling") or {}
     gang, unit = fields.get("gangScheduler"), fields.get("unitTopology")
-    if gang is not None and kueue_queue:
+    if gang is not None and queued:
         problem = (
             f"may not be set together with the label {kueue.LABEL_QUEUE}: Kueue admits the minimum "
             "as a whole already; remove gangScheduler, or the label"

@@ -1,43 +1,28 @@
-"""How many workers a job has: `replicas`, its bounds, units, spares and allowed sizes."""
+"""How many workers a job has: `replicas`, its bounds, units and allowed sizes."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from elastic_pytorch_operator.spec.schema.validator import bound_of
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    requested: int
-    minimum: int  # the fewest workers that train; of a job of a fixed size, all
-    maximum: int
-    allowed: tuple[int, ...] = ()  # the sizes that a group may have, rising; none: any
-    spares: int = 0
-    unit: int = 1  # how many workers hold one replica of the model; divides all sizes and spares
-
-    @property
-    def wanted(self) -> int:
-        return largest_allowed(self.requested, self.allowed)
-
-
-def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
-    """Reads the sizes of a job, which are fixed without `minReplicas`.
+def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> tuple[int, int, tuple[int, ...]]:
+    """Reads a `Job`'s minimum, maximum and allowed sizes; without `minReplicas` its size is fixed.
 
     Stock torchrun's largest size cannot be changed when the job is scaled.
     """
     requested, minimum, maximum = spec["replicas"], spec.get("minReplicas"), spec.get("maxReplicas")
-    spares, unit = spec.get("spares") or 0, spec.get("unitReplicas") or 1
     if minimum is None:
-        return Sizes(requested, requested, requested, spares=spares, unit=unit)
+        return requested, requested, ()
     bound = requested if maximum is None else maximum
     if maximum is None and stock:
         bound = bound_of("maximum", "replicas")
     allowed = tuple(sorted((spec.get("resizePolicy") or {}).get("allowedReplicas") or ()))
+    unit = spec.get("unitReplicas") or 1
     if unit > 1 and not allowed:
         allowed = tuple(range(minimum, bound + 1, unit))
-    return Sizes(requested, allowed[0] if allowed else minimum, bound, allowed, spares, unit)
+    return allowed[0] if allowed else minimum, bound, allowed
 
 
 def largest_allowed(count: int, allowed: Sequence[int]) -> int:

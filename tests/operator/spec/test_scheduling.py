@@ -35,12 +35,12 @@ from tests.operator.builders import a_job, a_manifest, a_stock_pod, a_worker_pod
     ],
 )
 def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Scheduling) -> None:
-    assert read_scheduling({"scheduling": fields, "unitReplicas": 2}) == scheduling
+    assert read_scheduling({"scheduling": fields, "unitReplicas": 2}, queued=False) == scheduling
 
 
 def test_two_gangs_at_once_are_refused() -> None:
     with pytest.raises(InvalidJob) as refused:
-        read_scheduling({"scheduling": {"gangScheduler": "Coscheduling"}}, kueue_queue="team")
+        read_scheduling({"scheduling": {"gangScheduler": "Coscheduling"}}, queued=True)
     assert refused.value.path == "spec.scheduling.gangScheduler"
     assert "together with the label kueue.x-k8s.io/queue-name" in str(refused.value)
     assert "remove gangScheduler, or the label" in str(refused.value)
