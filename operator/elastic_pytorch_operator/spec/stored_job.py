@@ -89,49 +89,43 @@ def _by_last_valid(
     if kept is not None:
         others = {name: value for name, value in kept.items() if name != "suspend"}
         spec = others | {name: present[name] for name in PRESENT if name in present}
-    try:
-        with reading_spec():
-            whole = whole_spec({**manifest, "spec": spec}, read_template_name(spec), templates)
-    except InvalidJob:
-        return None
+    whole = _read_whole({**manifest, "spec": spec}, templates)
     for _ in range(MAX_FAULTS):
+        if whole is None:
+            return None
         try:
             return replace(parse_whole(manifest, whole, defaults), last_valid=kept)
         except InvalidJob as fault:
-            without = _without(whole, fault.path)
-            if without is None:
-                return None
-            whole = without
+            whole = _without(whole, fault.path)
     return None
 
 
 def _without(spec: Manifest, path: str) -> Manifest | None:
     """A spec without the field at fault, or what lacks it; None: nothing can be left out."""
-    steps = [int(step) if step.isdecimal() else step for step in re.findall(r"[^.\[\]]+", path)][1:]
+    steps = re.findall(r"[^.\[\]]+", path)[1:]
     if not steps or steps[0] in NOT_GUESSED:
         return None
     spec = copied(dict(spec))
     inner: Any = spec
-    found: list[tuple[Any, str | int]] = []
+    holder: Any = None
+    place: Any = None
     for step in steps:
-        if isinstance(inner, dict):
-            there = step in inner
-        else:
-            there = isinstance(inner, list) and step in range(len(inner))
-        if not there:
+        at = parse_count(step) if isinstance(inner, list) else step
+        try:
+            inner, holder, place = inner[at], inner, at
+        except (LookupError, TypeError):
             break
-        found.append((inner, step))
-        inner = inner[step]
-    if not found:
+    if holder is None:
         return None
-    holder, step = found[-1]
-    del holder[step]
+    del holder[place]
     return spec
 
 
 def _resting(manifest: Manifest, defaults: JobDefaults, templates: Templates) -> Job:
     """A job that wants no worker, with what can be read about the end of its pods and itself."""
-    metadata, spec = manifest["metadata"], _readable_spec(manifest, templates)
+    metadata, present = manifest["metadata"], manifest.get("spec")
+    readable = present if isinstance(present, Mapping) else {}
+    spec = _read_whole(manifest, templates) or readable
     ttl, policy = spec.get("ttlSecondsAfterFinished"), spec.get("cleanPodPolicy")
     rendezvous = spec.get("rendezvous")
     backend = rendezvous.get("backend") if isinstance(rendezvous, Mapping) else None
@@ -158,12 +152,10 @@ def _resting(manifest: Manifest, defaults: JobDefaults, templates: Templates) ->
     )
 
 
-def _readable_spec(manifest: Manifest, templates: Templates) -> Manifest:
-    spec = manifest.get("spec")
-    if not isinstance(spec, Mapping):
-        return {}
+def _read_whole(manifest: Manifest, templates: Templates) -> Manifest | None:
+    """A job's spec over its template, if both can be read."""
     try:
         with reading_spec():
-            return whole_spec(manifest, read_template_name(spec), templates)
+            return whole_spec(manifest, read_template_name(manifest["spec"]), templates)
     except InvalidJob:
-        return spec
+        return None

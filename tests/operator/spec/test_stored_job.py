@@ -113,6 +113,14 @@ def test_without_a_valid_spec_a_running_job_goes_on_without_the_fields_at_fault(
     assert job.last_valid is None
 
 
+@pytest.mark.parametrize("digits", [1, 5000])
+def test_label_that_is_a_number_of_any_length_is_left_out_alone(digits: int) -> None:
+    labels = {"9" * digits: "x" * 64, "team": "a"}
+    job = a_job(template={"metadata": {"labels": labels}, "spec": POD})
+    assert job.problem
+    assert job.template["metadata"]["labels"] == {"team": "a"}
+
+
 @pytest.mark.parametrize(
     "spec",
     [
