@@ -6,7 +6,6 @@ and a ControllerRevision the spec, which any leader reads again.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
@@ -15,6 +14,7 @@ from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job_size import check_size
 from elastic_pytorch_operator.spec.platform.strategic_merge import APPENDED, merge
 from elastic_pytorch_operator.spec.pod_template import MAX_TOLERATIONS
+from elastic_pytorch_operator.spec.schema.rules import at
 
 PATH = "spec.templateRef"
 FIELD = "template"  # of the status
@@ -71,7 +71,9 @@ def whole_spec(manifest: Manifest, name: str | None, templates: Templates) -> Ma
 def over(template: Manifest, spec: Manifest) -> Manifest:
     for path in APPENDED:  # each item of the one is compared with each of the other
         for part in (template, spec):
-            _check_count(part, path)
+            found = at(part, path)
+            if isinstance(found, list) and len(found) > MAX_TOLERATIONS:
+                raise InvalidJob(f"spec.{path}", f"must have at most {MAX_TOLERATIONS} entries")
     merged = merge(template, spec)
     check_size(merged, "spec")
     return merged
@@ -119,11 +121,3 @@ def naming(name: str | None) -> Iterator[None]:
         if name is not None:
             problem.args = (f"{problem} (with {titled(name)})",)
         raise
-
-
-def _check_count(spec: Manifest, path: str) -> None:
-    found: Any = spec
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    if isinstance(found, list) and len(found) > MAX_TOLERATIONS:
-        raise InvalidJob(f"spec.{path}", f"must have at most {MAX_TOLERATIONS} entries")

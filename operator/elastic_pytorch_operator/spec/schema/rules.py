@@ -44,7 +44,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 def at(it: Mapping[str, Any], path: str) -> Any:
     found: Any = it
     for name in path.split("."):
-        found = found.get(name) if found is not None else None
+        found = found.get(name) if isinstance(found, Mapping) else None
     return found
 
 
