@@ -21,7 +21,6 @@ WORKER_STATES = (
 class JobGauges:
     def __init__(self, gauge: Callable[[str, str, Sequence[str]], Gauge], *, per_job: bool) -> None:
         self._per_job = per_job
-        space = ("namespace",)
         self._jobs = gauge(
             "elastic_pytorch_jobs",
             f"Jobs by state: {', '.join(JOB_STATES)}.",
@@ -47,7 +46,7 @@ class JobGauges:
             "elastic_pytorch_stragglers",
             "Slow ranks for which the others wait: entries of status.stragglers "
             "(docs/use/observability.md).",
-            space,
+            ("namespace",),
         )
         job = ("namespace", "job_name")
         self._wanted = gauge("elastic_pytorch_job_wanted_workers", "The job's spec.replicas.", job)

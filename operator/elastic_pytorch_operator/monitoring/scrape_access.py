@@ -22,6 +22,7 @@ from elastic_pytorch_operator.http.server import peer_of
 logger = logging.getLogger(__name__)
 
 PATH = "/metrics"
+CHALLENGE = {"WWW-Authenticate": "Bearer"}
 ALLOWED_SECONDS = 60.0  # from one review of a token to the next
 STALE_SECONDS = 600.0  # while the API server gives no answer
 ANSWER_SECONDS = 2.0  # for which a scrape with an older decision waits for a new one
@@ -58,31 +59,24 @@ class ScrapeAccess:
         """Answers 401 without a valid token, and 403 without the right."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token or not token.isascii():
-            raise _refusal(
-                web.HTTPUnauthorized, "a bearer token is needed", {"WWW-Authenticate": "Bearer"}
-            )
+            raise web.HTTPUnauthorized(text="a bearer token is needed", headers=CHALLENGE)
         try:
             access = await self.decide(token, peer_of(request)[0])
         except ClusterError as error:
             logger.warning("cannot review the token of a scrape: %s", error)
-            raise _refusal(web.HTTPServiceUnavailable, "tokens cannot be reviewed now") from error
+            raise web.HTTPServiceUnavailable(text="tokens cannot be reviewed now") from error
         match access:
             case Access.ALLOWED:
                 return await handler(request)
             case Access.UNKNOWN:
-                raise _refusal(
-                    web.HTTPUnauthorized, "the token is not valid", {"WWW-Authenticate": "Bearer"}
-                )
+                raise web.HTTPUnauthorized(text="the token is not valid", headers=CHALLENGE)
             case Access.FORBIDDEN:
-                raise _refusal(
-                    web.HTTPForbidden,
-                    f"the token's user may not get the nonResourceURL {PATH}: bind a role to it",
-                )
+                text = f"the token's user may not get the nonResourceURL {PATH}: bind a role to it"
+                raise web.HTTPForbidden(text=text)
             case seconds:
                 retry = {"Retry-After": str(math.ceil(seconds))}
-                raise _refusal(
-                    web.HTTPTooManyRequests, "too many new tokens from this address", retry
-                )
+                text = "too many new tokens from this address"
+                raise web.HTTPTooManyRequests(text=text, headers=retry)
 
     async def decide(self, token: str, address: str = "") -> Access | float:
         """The decision on a token, or the seconds until its address may show an unknown one."""
@@ -131,9 +125,3 @@ class ScrapeAccess:
         else:
             self._allowed.pop(digest, None)
             self._refused[digest] = (access, now + REFUSED_SECONDS)
-
-
-def _refusal(
-    kind: type[web.HTTPException], text: str, headers: dict[str, str] | None = None
-) -> web.HTTPException:
-    return kind(text=text, headers=headers)
