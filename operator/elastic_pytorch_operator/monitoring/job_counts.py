@@ -118,7 +118,7 @@ class JobCounts:
             "Training steps repeated after a change of the group.",
             ("namespace",),
         )
-        self._spent_time = SpentTime(counter)
+        self.spent_time = SpentTime(counter)
         self._failures = counter(
             "elastic_pytorch_failures_total",
             "Root causes of failures by kind: Exit (an exception, or another exit code), Signal, "
@@ -152,17 +152,14 @@ class JobCounts:
             yield self._failed, (namespace, reason)
         for kind in FAILURE_KINDS:
             yield self._failures, (namespace, kind)
-        yield from self._spent_time.series(namespace)
-
-    def forget(self, namespace: str) -> None:
-        self._spent_time.forget(namespace)
+        yield from self.spent_time.series(namespace)
 
     def count_plan(self, namespace: str, before: Memory, todo: Plan) -> None:
         if todo.round is not None:
             self._rounds.labels(namespace, todo.round.reason).inc()
         if todo.set_up_seconds is not None:
             self._phases.labels(PREPARE).observe(todo.set_up_seconds)
-        self._spent_time.count(namespace, before.account, todo.memory.account)
+        self.spent_time.count(namespace, before.account, todo.memory.account)
         resumed, last = todo.resumed, todo.memory.budget.last
         if resumed is not None and resumed.seconds is not None:
             self._interruption.labels(resumed.reason).observe(resumed.seconds)

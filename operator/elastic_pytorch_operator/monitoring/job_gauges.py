@@ -16,6 +16,20 @@ WORKER_STATES = (
     *("Starting", "Preparing", "Ready", "Spare", "Running"),
     *("Saving", "Silent", "Leaving", "Succeeded", "Lost"),
 )
+# Of each job, by the attribute of JobFigures: a metric, and what it shows.
+FIGURES = {
+    "wanted": ("elastic_pytorch_job_wanted_workers", "The job's spec.replicas."),
+    "ready": ("elastic_pytorch_job_ready_workers", "The job's status.readyReplicas."),
+    "world_size": (
+        "elastic_pytorch_job_world_size",
+        "Processes that train together in the job; 0 if none does.",
+    ),
+    "step": ("elastic_pytorch_job_step", "The newest training step that was reported."),
+    "step_seconds": (
+        "elastic_pytorch_job_step_seconds",
+        "Time of a training step, while the job reports steps.",
+    ),
+}
 
 
 class JobGauges:
@@ -49,23 +63,7 @@ class JobGauges:
             ("namespace",),
         )
         job = ("namespace", "job_name")
-        self._wanted = gauge("elastic_pytorch_job_wanted_workers", "The job's spec.replicas.", job)
-        self._ready = gauge(
-            "elastic_pytorch_job_ready_workers", "The job's status.readyReplicas.", job
-        )
-        self._size = gauge(
-            "elastic_pytorch_job_world_size",
-            "Processes that train together in the job; 0 if none does.",
-            job,
-        )
-        self._step = gauge(
-            "elastic_pytorch_job_step", "The newest training step that was reported.", job
-        )
-        self._step_seconds = gauge(
-            "elastic_pytorch_job_step_seconds",
-            "Time of a training step, while the job reports steps.",
-            job,
-        )
+        self._figures = {name: gauge(*metric, job) for name, metric in FIGURES.items()}
         self._impaired = gauge(
             "elastic_pytorch_job_impaired_seconds",
             "How long the job has been Pending or Degraded, by reason; absent otherwise.",
@@ -73,7 +71,7 @@ class JobGauges:
         )
 
     def render(self, gauges: GaugeValues) -> None:
-        for gauge in vars(self).values():
+        for gauge in (*vars(self).values(), *self._figures.values()):
             if isinstance(gauge, Gauge):
                 gauge.clear()
         if not gauges.leading:
@@ -92,12 +90,8 @@ class JobGauges:
             self._render_job(job)
 
     def _render_job(self, job: JobFigures) -> None:
-        self._wanted.labels(job.namespace, job.name).set(job.wanted)
-        self._ready.labels(job.namespace, job.name).set(job.ready)
-        self._size.labels(job.namespace, job.name).set(job.world_size)
-        if job.step is not None:
-            self._step.labels(job.namespace, job.name).set(job.step)
-        if job.step_seconds is not None:
-            self._step_seconds.labels(job.namespace, job.name).set(job.step_seconds)
+        for name, gauge in self._figures.items():
+            if (value := getattr(job, name)) is not None:
+                gauge.labels(job.namespace, job.name).set(value)
         if job.impaired:
             self._impaired.labels(job.namespace, job.name, job.impaired).set(job.impaired_seconds)

@@ -230,7 +230,7 @@ class Metrics:
                     del self._namespaces[namespace]
                     for counter, labels in self._job_counts.series(namespace):
                         counter.remove(*labels)
-                    self._job_counts.forget(namespace)
+                    self._job_counts.spent_time.forget(namespace)
 
     def _begin_namespace(self, namespace: str, now: float) -> None:
         with self._lock:

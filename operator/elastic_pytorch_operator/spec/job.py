@@ -116,7 +116,7 @@ class Job:
     def extras_choose_flavors(self) -> bool:
         """Whether Kueue's Workloads beyond the minimum, one a pod, may have other flavors."""
         extra = self.scheduling.extra_workers
-        return extra is not None and extra.chooses_nodes
+        return extra is not None and bool(extra.node_selector or extra.tolerations)
 
     def quota_for(self, *, extra: bool) -> str:
         """What a Workload is for: quota for one text does not serve another."""

@@ -30,10 +30,6 @@ class ExtraWorkers:
     tolerations: tuple[Manifest, ...] = ()
 
     @property
-    def chooses_nodes(self) -> bool:
-        return bool(self.node_selector or self.tolerations)
-
-    @property
     def text(self) -> str:
         return json.dumps([self.node_selector, self.tolerations], sort_keys=True)
 
