@@ -8,6 +8,7 @@ compare a job with its past have no twin.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
+from operator import gt, lt
 from typing import Any
 
 from elastic_pytorch_operator.api import names
@@ -79,17 +80,12 @@ def _needs_minimum(field: str) -> Twin:
     return lambda it: _if(at(it, field) not in (None, []) and at(it, "minReplicas") is None)
 
 
-def _minimum_above(field: str) -> Twin:
+def _beyond(bound: str, field: str, is_beyond: Callable[[int, int], bool]) -> Twin:
     def twin(it: Any) -> Broken:
-        least, count = at(it, "minReplicas"), at(it, field)
-        return _if(None not in (least, count) and least > count, least, count)
+        limit, count = at(it, bound), at(it, field)
+        return _if(None not in (limit, count) and is_beyond(count, limit), limit, count)
 
     return twin
-
-
-def _above_maximum(it: Any) -> Broken:
-    most, count = at(it, "maxReplicas"), at(it, "replicas")
-    return _if(None not in (most, count) and count > most, most, count)
 
 
 def _torn_unit(it: Any) -> Broken:
@@ -171,13 +167,13 @@ TWINS: Mapping[str, Twin] = {
     "!has(self.maxReplicas) || has(self.minReplicas)": _needs_minimum("maxReplicas"),
     (
         "!has(self.maxReplicas) || !has(self.minReplicas) || self.minReplicas <= self.maxReplicas"
-    ): _minimum_above("maxReplicas"),
+    ): _beyond("minReplicas", "maxReplicas", lt),
     (
         "!has(self.replicas) || !has(self.minReplicas) || self.minReplicas <= self.replicas"
-    ): _minimum_above("replicas"),
+    ): _beyond("minReplicas", "replicas", lt),
     (
         "!has(self.replicas) || !has(self.maxReplicas) || self.replicas <= self.maxReplicas"
-    ): _above_maximum,
+    ): _beyond("maxReplicas", "replicas", gt),
     (
         "!has(self.unitReplicas) || (!has(self.minReplicas) ? !has(self.replicas) || "
         "self.replicas % self.unitReplicas == 0 : self.minReplicas % self.unitReplicas == 0) && "
