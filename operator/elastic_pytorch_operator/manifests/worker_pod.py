@@ -66,19 +66,15 @@ def owner_reference(job: Job) -> MutableManifest:
     }
 
 
-def labels(job: Job) -> dict[str, str]:
-    return {
-        names.LABEL_NAME: APPLICATION,
-        names.LABEL_MANAGED_BY: names.OPERATOR,
-        names.LABEL_JOB_NAME: job.key.name,
-    }
-
-
 def owned(job: Job, name: str) -> MutableManifest:
     return {
         "name": name,
         "namespace": job.key.namespace,
-        "labels": labels(job),
+        "labels": {
+            names.LABEL_NAME: APPLICATION,
+            names.LABEL_MANAGED_BY: names.OPERATOR,
+            names.LABEL_JOB_NAME: job.key.name,
+        },
         "ownerReferences": [owner_reference(job)],
     }
 
