@@ -17,10 +17,13 @@ def keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifes
     unwanted = _not_among(nodes)
     node_affinity = affinity.get("nodeAffinity") or {}
     required = node_affinity.get(REQUIRED) or {}
+    # An empty term matches nothing, and with these fields it would match all other nodes.
     terms = [
         {**term, "matchFields": [*(term.get("matchFields") or []), *unwanted]}
-        for term in required.get("nodeSelectorTerms") or [{}]
-    ]
+        if any(term.values())
+        else term
+        for term in required.get("nodeSelectorTerms") or ()
+    ] or [{"matchFields": unwanted}]
     return {
         **affinity,
         "nodeAffinity": {**node_affinity, REQUIRED: {**required, "nodeSelectorTerms": terms}},

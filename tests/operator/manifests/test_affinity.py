@@ -68,3 +68,17 @@ def test_affinity_of_the_template_stays() -> None:
     made = pod(scheduling={"unitTopology": {"topologyKey": "rack"}}, template=template)
     assert made["spec"]["affinity"]["podAffinity"] == {REQUIRED: [own, TOGETHER]}
     assert made["spec"]["affinity"]["nodeAffinity"] == {PREFERRED: []}
+
+
+def test_term_that_matches_no_node_matches_none_of_those_that_are_not_avoided() -> None:
+    fast = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    template = {
+        "spec": {
+            "containers": [{"name": "pytorch", "image": "torch"}],
+            "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}, fast]}}},
+        }
+    }
+    made = a_worker_pod(a_job(template=template), avoid=["node-1"])
+    elsewhere = [{"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}]
+    terms = made["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert terms == [{}, {**fast, "matchFields": elsewhere}]
