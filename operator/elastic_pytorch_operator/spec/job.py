@@ -142,16 +142,12 @@ class Job:
 
 
 def training_container(template: Manifest) -> Manifest:
-    containers = template.get("spec", {}).get("containers") or []
-    if len(containers) == 1 and isinstance(containers[0], Mapping):
-        return containers[0]
+    """The container that trains, of a template that the schema admits."""
+    containers: list[Manifest] = template.get("spec", {}).get("containers") or []
     for container in containers:
-        if isinstance(container, Mapping) and container.get("name") == names.TRAINING_CONTAINER:
+        if len(containers) == 1 or container["name"] == names.TRAINING_CONTAINER:
             return container
-    problem = "needs a container"
-    if containers:
-        problem = f"one of its containers must be named `{names.TRAINING_CONTAINER}`"
-    raise InvalidJob("spec.template.spec.containers", problem)
+    raise InvalidJob("spec.template.spec.containers", "needs a container")
 
 
 def parse_key(manifest: Manifest) -> JobKey:
