@@ -93,10 +93,9 @@ def _join(one: Amounts, other: Amounts, combine: Callable[[float, float], float]
 
 
 def _stated(holder: Manifest, part: str) -> Mapping[str, object]:
-    """The limits or the requests of a container or a pod; malformed ones are none."""
-    resources = holder.get("resources")
-    found = resources.get(part) if isinstance(resources, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    """The limits or the requests of a container or a pod."""
+    found: Mapping[str, object] = (holder.get("resources") or {}).get(part) or {}
+    return found
 
 
 def _whole(amount: object) -> int:

@@ -62,7 +62,6 @@ def asking(limits: object = None, requests: object = None) -> dict[str, Any]:
         (asking({"nvidia.com/gpu": "many"}), 0),
         (asking({"nvidia.com/gpu": -1}), 0),
         (asking({"nvidia.com/gpu": None}), 0),
-        (asking("8"), 0),
     ],
 )
 def test_devices_that_a_container_asks_for(container: dict[str, Any], count: int) -> None:
