@@ -11,6 +11,31 @@ from elastic_pytorch.state_format.state_encoding import flatten, tensor_kinds, u
 CHUNK_BYTES = 16 << 20
 
 
+class ByteStream:
+    """The bytes of tensors, one after the other; those of contiguous CPU tensors are their own."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.left = sum(tensor.nbytes for tensor in tensors)
+        self._tensors = (tensor.detach().cpu() for tensor in tensors if tensor.nbytes)
+        self._rest = torch.empty(0, dtype=torch.uint8)  # of the newest tensor
+
+    def next(self, count: int) -> list[torch.Tensor]:
+        views = []
+        self.left -= count
+        while count:
+            if not len(self._rest):
+                self._rest = next(self._tensors).contiguous().view(-1).view(torch.uint8)
+            views.append(self._rest[:count])
+            self._rest = self._rest[count:]
+            count -= len(views[-1])
+        return views
+
+
+def fill(views: Sequence[torch.Tensor], data: torch.Tensor) -> None:
+    for view, part in zip(views, torch.split(data, list(map(len, views))), strict=True):
+        view.copy_(part)
+
+
 def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
     """Sends the root's small tree to all ranks of a group and returns it. Collective."""
     source = global_rank(root, group)
@@ -18,15 +43,19 @@ def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
     skeleton, tensors = flatten(tree) if sending else (b"", [])
     length = torch.tensor([len(skeleton)])
     dist.broadcast(length, source, group=group)
-    text = torch.frombuffer(bytearray(skeleton if sending else int(length)), dtype=torch.uint8)
-    dist.broadcast(text, source, group=group)
+    skeleton = broadcast_bytes(skeleton, int(length), source, group)
     if not sending:
-        skeleton = text.numpy().tobytes()
         tensors = [torch.empty(shape, dtype=dtype) for dtype, shape in tensor_kinds(skeleton)]
     _stream(tensors, lambda buffer: dist.broadcast(buffer, source, group=group), filled=not sending)
-    return unflatten(
-        skeleton, [tensor.detach().cpu() for tensor in tensors] if sending else tensors
-    )
+    return unflatten(skeleton, [tensor.detach().cpu() for tensor in tensors])
+
+
+def broadcast_bytes(content: bytes, length: int, source: int, group: Any) -> bytes:
+    """Returns the bytes of a global rank, whose number all ranks know. Collective."""
+    data = bytearray(content if dist.get_rank() == source else length)
+    buffer = torch.frombuffer(data, dtype=torch.uint8)
+    dist.broadcast(buffer, source, group=group)
+    return buffer.numpy().tobytes()
 
 
 def pass_on(tensors: Sequence[torch.Tensor], ranks: Sequence[int], group: Any) -> None:
@@ -67,43 +96,19 @@ def _stream(
     `transfer` sends a buffer or fills it, once `until_free` has waited until it may be written to.
     `filled` tensors receive.
     """
-    length = min(CHUNK_BYTES, sum(tensor.nbytes for tensor in tensors))
-    buffers = [torch.empty(length, dtype=torch.uint8) for _ in range(2)]
-    parts: list[tuple[torch.Tensor, torch.Tensor]] = []  # of tensors, and of the buffer
-    at = 0
-
-    def move() -> None:
-        nonlocal at
-        until_free(buffers[0])
+    stream = ByteStream(tensors)
+    buffers = [torch.empty(min(CHUNK_BYTES, stream.left), dtype=torch.uint8) for _ in range(2)]
+    while stream.left:
+        buffer = buffers[0][: stream.left]
+        views = stream.next(len(buffer))
+        until_free(buffer)
         if not filled:
-            for part, place in parts:
-                place.copy_(part)
-        transfer(buffers[0][:at])
+            torch.cat(views, out=buffer)
+        transfer(buffer)
         if filled:
-            for part, place in parts:
-                part.copy_(place)
-        parts.clear()
+            fill(views, buffer)
         buffers.reverse()
-        at = 0
-
-    for tensor in tensors:
-        if not tensor.nbytes:
-            continue
-        data = _bytes(tensor)
-        start = 0
-        while start < len(data):
-            count = min(len(data) - start, length - at)
-            parts.append((data[start : start + count], buffers[0][at : at + count]))
-            start, at = start + count, at + count
-            if at == length:
-                move()
-    if at:
-        move()
 
 
 def global_rank(rank: int, group: Any) -> int:
     return dist.get_global_rank(group, rank) if group is not None else rank
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)

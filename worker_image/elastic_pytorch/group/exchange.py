@@ -6,66 +6,38 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch.group.broadcast import CHUNK_BYTES, global_rank
-
-
-class ByteStream:
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._rest = [
-            data
-            for data in (tensor.detach().view(-1).view(torch.uint8) for tensor in tensors)
-            if len(data)
-        ]
-        self._rest.reverse()
-        self.length = sum(map(len, self._rest))
-
-    def next(self, count: int) -> list[torch.Tensor]:
-        views = []
-        while count:
-            data = self._rest.pop()
-            views.append(data[:count])
-            if len(data) > count:
-                self._rest.append(data[count:])
-            count -= len(views[-1])
-        return views
+from elastic_pytorch.group.broadcast import CHUNK_BYTES, ByteStream, fill, global_rank
 
 
 def swap(
-    sending: ByteStream,
+    sent: Sequence[torch.Tensor],
     to: int,
-    receiving: ByteStream,
+    received: Sequence[torch.Tensor],
     source: int,
     group: dist.ProcessGroup | None,
     tag: int,
 ) -> None:
-    """Sends bytes to one rank, and receives as many as another sends, as all ranks of a ring do.
+    """Sends tensors to one rank, and fills those that another sends, as all ranks of a ring do.
 
-    The tag distinguishes several threads.
+    They are contiguous, on the CPU. The tag distinguishes several threads.
     """
     to, source = (global_rank(each, group) for each in (to, source))
-    sent = received = 0
-    while sent < sending.length or received < receiving.length:
-        outgoing, incoming = None, list[torch.Tensor]()
+    sending, receiving = ByteStream(sent), ByteStream(received)
+    while sending.left or receiving.left:
+        incoming = list[torch.Tensor]()
         works: list[Any] = []
-        if received < receiving.length:
-            count = min(CHUNK_BYTES, receiving.length - received)
+        if count := min(CHUNK_BYTES, receiving.left):
             incoming = receiving.next(count)
             buffer = incoming[0] if len(incoming) == 1 else torch.empty(count, dtype=torch.uint8)
             works.append(dist.irecv(buffer, source, group=group, tag=tag))
-            received += count
-        if sent < sending.length:
-            count = min(CHUNK_BYTES, sending.length - sent)
+        if count := min(CHUNK_BYTES, sending.left):
             views = sending.next(count)
             outgoing = views[0] if len(views) == 1 else torch.cat(views)
             works.append(dist.isend(outgoing, to, group=group, tag=tag))
-            sent += count
         for work in works:
             work.wait()
         if len(incoming) > 1:
-            for view, part in zip(
-                incoming, torch.split(buffer, [len(view) for view in incoming]), strict=True
-            ):
-                view.copy_(part)
+            fill(incoming, buffer)
 
 
 def exchange(
@@ -82,5 +54,4 @@ def exchange(
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     for turn in range(1, size):
         to, source = (rank + turn) % size, (rank - turn) % size
-        sending, receiving = ByteStream(sends.get(to, ())), ByteStream(receives.get(source, ()))
-        swap(sending, to, receiving, source, group, tag)
+        swap(sends.get(to, ()), to, receives.get(source, ()), source, group, tag)

@@ -8,7 +8,12 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch.group.broadcast import broadcast_tree, global_rank, pass_on
+from elastic_pytorch.group.broadcast import (
+    broadcast_bytes,
+    broadcast_tree,
+    global_rank,
+    pass_on,
+)
 
 MOST_NUMBERS = 16  # of each exchange of parts, which has a fixed length
 
@@ -67,10 +72,7 @@ class TorchGroup:
         return int(sent)
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
-        data = bytearray(content if self.rank == root else length)
-        buffer = torch.frombuffer(data, dtype=torch.uint8)
-        dist.broadcast(buffer, global_rank(root, self._group), group=self._group)
-        return buffer.numpy().tobytes()
+        return broadcast_bytes(content, length, global_rank(root, self._group), self._group)
 
     def broadcast(self, tree: Any, root: int) -> Any:
         return broadcast_tree(tree, root, self._group)

@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch.group.exchange import ByteStream, swap
+from elastic_pytorch.group.exchange import swap
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Arriving, Snapshot
@@ -110,7 +110,7 @@ def send_part(
 
     def send_on(sent: Sequence[torch.Tensor], received: Sequence[torch.Tensor]) -> None:
         ends = me if to is None else to, me if source is None else source
-        swap(ByteStream(sent), ends[0], ByteStream(received), ends[1], group, tag)
+        swap(sent, ends[0], received, ends[1], group, tag)
 
     send_on([length] if to is not None else (), [of_source] if source is not None else ())
     arriving: Arriving | None = (
