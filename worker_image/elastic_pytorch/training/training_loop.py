@@ -1,7 +1,7 @@
 """The training loop: a turn is a step of the optimizer."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NoReturn
@@ -143,14 +143,10 @@ def steps(
 
 def _optimizers_of(state: State, model: torch.nn.Module) -> list[Optimizer]:
     parameters = set(map(id, model.parameters()))
-    groups = (
-        (each, (group["params"] for group in each.param_groups))
-        for each in state._objects_of(Optimizer)
-    )
     return [
         each
-        for each, params in groups
-        if any(id(one) in parameters for group in params for one in group)
+        for each in state._objects_of(Optimizer)
+        if any(id(one) in parameters for group in each.param_groups for one in group["params"])
     ]
 
 
@@ -337,21 +333,14 @@ class Loop:
             for each in group["params"]
         )
 
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        watches: list[Any] = []
+    def _watched(self) -> ExitStack:
+        watches = ExitStack()
         for optimizer in self.optimizers:
-            watches += [
-                optimizer.register_step_pre_hook(self._before_step),
-                optimizer.register_step_post_hook(self._after_step),
-            ]
+            watches.enter_context(optimizer.register_step_pre_hook(self._before_step))
+            watches.enter_context(optimizer.register_step_post_hook(self._after_step))
         if isinstance(self.model, DistributedDataParallel):
-            watches.append(self.model.register_forward_pre_hook(self._note_forward))
-        try:
-            yield
-        finally:
-            for watch in watches:
-                watch.remove()
+            watches.enter_context(self.model.register_forward_pre_hook(self._note_forward))
+        return watches
 
     def _before_step(self, optimizer: Optimizer, *_: object) -> None:
         if self.step is None or not self.step._all_done:
