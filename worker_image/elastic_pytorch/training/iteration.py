@@ -8,14 +8,15 @@ from typing import Any
 
 from elastic_pytorch.state.step_boundary import turns
 from elastic_pytorch.state.values.rng_state import mixed, seed_all
-from elastic_pytorch.training.micro_batches import Part, StepShare, weight_of
-from elastic_pytorch.training.step import StepGradients
+from elastic_pytorch.training.micro_batches import Part, StepShare
+from elastic_pytorch.training.step import StepGradients, reduction
 
 ORDER_LOST = (
     "the loop does not take each batch that ElasticSampler gives: {what}. "
     "Either something deals the batches out to the ranks a second time (Accelerate's prepare, "
     "Lightning without use_distributed_sampler=False, the Trainer of transformers): "
-    "give the loop its loader as it was made. Or a batch was passed over without its part"
+    "give the loop its loader as it was made. Or a batch was passed over without its part, "
+    "or the loop has begun another iterator of its loader"
 )
 LOADED_MEANWHILE = (
     "another place in the data was loaded while this iterator was in use: make a new one"
@@ -82,9 +83,12 @@ class Epochs(ABC):
     _called: str  # in messages
     _loop: object = None  # the newest one over `epochs`
     _iteration: Iteration | None = None  # the newest one of a loader
-    _micro = 0  # the step's next micro-batch
 
     def __init__(self) -> None:
+        self._begin_step()
+
+    def _begin_step(self) -> None:
+        self._micro = 0  # the next micro-batch
         self._gradients = StepGradients()
 
     @property
@@ -117,7 +121,7 @@ class Epochs(ABC):
                 "compute each in a part"
             )
         self._epoch_is_over = self._pass_step() and (self._in_epoch is not None or self._micro > 0)
-        self._micro = 0
+        self._begin_step()
 
     @contextmanager
     def part(self, model: Any = None) -> Iterator[Part]:
@@ -144,11 +148,15 @@ class Epochs(ABC):
         if self._seed_random:
             seed_all(mixed(*self._numbers_of_part()))
         samples, last = share.samples[self._micro], self._micro == len(share.samples) - 1
-        part = Part(weight_of(samples, share), last=last, samples=samples, parts=len(share.samples))
+        part = Part(share.weight_of(samples), last=last, samples=samples, parts=len(share.samples))
+        if self._micro:
+            part.check = self._gradients.check
         # Where micro-batches save memory, gradients must not wait unsharded.
         reduce = last or (self.micro_batch_size is None and hasattr(model, "unshard"))
-        with self._gradients.adding(model, part, first=self._micro == 0, reduce=reduce):
+        with reduction(model, reduce):
             yield part
+        if not last and hasattr(model, "parameters"):
+            self._gradients.note(model.parameters())
         if not part.weight_used:
             raise RuntimeError(WEIGHT_UNUSED)
         self._micro += 1

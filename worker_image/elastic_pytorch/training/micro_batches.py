@@ -85,10 +85,9 @@ class StepShare(NamedTuple):
     batch_samples: int  # of all ranks
     ranks: int
 
-
-def weight_of(samples: int, share: StepShare) -> float:
-    """Returns the factor of a micro-batch's mean loss, for averaged sums."""
-    return samples * share.ranks / share.batch_samples
+    def weight_of(self, samples: int) -> float:
+        """Returns the factor of a micro-batch's mean loss, for averaged sums."""
+        return samples * self.ranks / self.batch_samples
 
 
 class Part:

@@ -147,7 +147,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self._largest = int(state.get("largest_group", 1))
         self._look_at_group()
         self.epoch, self.cursor = int(state["epoch"]), int(state["cursor"])
-        self._micro = 0
+        self._begin_step()
         self._loads += 1
         self._iteration = None
 

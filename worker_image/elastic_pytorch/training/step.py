@@ -1,7 +1,7 @@
 """One step of the training loop: its parts, and the gradients that only these change."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -126,17 +126,10 @@ class StepGradients:
             raise RuntimeError(CHANGED)
 
     def still_there(self) -> bool:
-        return self._left[0] is not None and self._unchanged()
-
-    @contextmanager
-    def adding(self, model: Any, part: Part, *, first: bool, reduce: bool) -> Iterator[None]:
-        """Returns a micro-batch's context, in which using its weight checks the gradients."""
-        if not first:
-            part.check = self.check
-        with _reduction(model, reduce):
-            yield
-        if not part.last and hasattr(model, "parameters"):
-            self.note(model.parameters())
+        gradient: Any = self._left[0]
+        if gradient is None or not self._unchanged():
+            return False
+        return bool((gradient.to_local() if hasattr(gradient, "to_local") else gradient).norm())
 
     def _find(self, parameters: Iterable[Tensor]) -> None:
         if self._parameter is None:
@@ -151,7 +144,7 @@ class StepGradients:
         return gradient is self._left[0] and version == self._left[1]
 
 
-def _reduction(model: Any, reduce: bool) -> AbstractContextManager[Any]:
+def reduction(model: Any, reduce: bool) -> AbstractContextManager[Any]:
     if hasattr(model, "set_requires_gradient_sync"):
         model.set_requires_gradient_sync(reduce)
     elif not reduce and hasattr(model, "no_sync"):

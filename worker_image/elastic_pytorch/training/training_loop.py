@@ -19,7 +19,7 @@ from elastic_pytorch.training.iteration import Epochs
 from elastic_pytorch.training.loaders import sampler_of, stream_of
 from elastic_pytorch.training.micro_batches import Part
 from elastic_pytorch.training.sampler import ElasticSampler
-from elastic_pytorch.training.step import NOT_GONE_THROUGH, Step, StepGradients
+from elastic_pytorch.training.step import NOT_GONE_THROUGH, Step
 from elastic_pytorch.training.streams.stream import ElasticStream
 from elastic_pytorch.training.work_timer import WorkTimer
 
@@ -187,7 +187,6 @@ class Loop:
     optimizers: list[Optimizer]
     scaler: Any
     timer: WorkTimer | None
-    gradients: StepGradients = field(default_factory=StepGradients)
     step: Step | None = None  # whose turn it is
     stepped: list[Optimizer] = field(default_factory=list)
     forwarded: bool = False  # whether the model has run since the part was taken
@@ -213,7 +212,12 @@ class Loop:
                     seed = mixed(torch.initial_seed(), epoch, self.state.step)
                     torch.default_generator.manual_seed(seed)
                     batches = iter(loader)
+                iteration = None
                 for batch in batches:
+                    if (newest := self.sampler._iteration) is not None:
+                        # The body may have begun another one, to look at a batch.
+                        iteration = iteration or newest
+                        self.sampler._iteration = iteration
                     yield from self._turn(Step(self, chain((batch,), batches), epoch=epoch))
                     is_last = (
                         self.sampler.finished if around is None else self.sampler.epoch > around
@@ -239,12 +243,11 @@ class Loop:
             self.count()  # the scaler has found infinite gradients, and left the step out
         if self.state.step < step.number:
             raise RuntimeError(NOT_STEPPED if step._all_done else NOT_GONE_THROUGH)
-        self.gradients.note()
 
     def parts(self, step: Step, batches: Iterator[Any]) -> Iterator[Any]:
-        if self.gradients.still_there():
+        if self.sampler._gradients.still_there():
             raise RuntimeError(NOT_CLEARED)
-        self.gradients.note()
+        self.sampler._gradients.note()
         for batch in batches:
             with self.sampler.part(self.model) as part:
                 step._part, self.forwarded = part, False
@@ -255,7 +258,7 @@ class Loop:
                         "write it instead of loss.backward(), as each part belongs to a step of "
                         "all ranks"
                     )
-                self.gradients.check()
+                self.sampler._gradients.check()
             if part.last:
                 step._all_done = True
                 return
@@ -277,7 +280,7 @@ class Loop:
                 "the loss was not computed with the model that steps was given: "
                 "its gradients would stay on this rank"
             )
-        self.gradients.check(self._parameters())
+        self.sampler._gradients.check(self._parameters())
         mean = loss.detach()
         if self.scaler is not None:
             self.scale = (
@@ -296,7 +299,7 @@ class Loop:
         weighted.backward()
         if part.last and self.counted is not None:
             self.counted.correct(each.grad for each in self._parameters() if each.grad is not None)
-        self.gradients.note(self._parameters())
+        self.sampler._gradients.note(self._parameters())
 
     def _counted_loss(
         self, part: Part, loss: Tensor, mean: Tensor, count: Tensor | float | None
@@ -322,6 +325,7 @@ class Loop:
     def count(self) -> None:
         """Counts the step; the rest of this turn still belongs to it."""
         self.state._end_step(loss=mean_loss(self.losses))
+        self.sampler._gradients.note(self._parameters())
         if self.timer is not None:
             self.timer.end_step()
 

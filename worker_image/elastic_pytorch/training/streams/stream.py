@@ -162,6 +162,7 @@ class ElasticStream(Epochs):
             bytearray(state["status"].tolist()),
             {int(shard): int(taken) for shard, taken in state["taken"]},
         )
+        self._begin_step()
         self._loads += 1
         self._taken.clear()
 
