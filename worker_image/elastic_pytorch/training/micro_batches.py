@@ -5,6 +5,7 @@ since each may mean a collective; a rank that would get fewer repeats one that d
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
@@ -53,9 +54,10 @@ def shares_within(full_batch: int, *, world_size: int, largest: int) -> int:
     return shares if full_batch >= 2 * shares else largest
 
 
+@lru_cache(maxsize=16)  # of steps that a loop computes or a loader reads ahead
 def share_of_batch(
     begin: int, end: int, cut: Cut, *, rank: int, world_size: int
-) -> list[MicroBatch]:
+) -> tuple[MicroBatch, ...]:
     pieces = cut.pieces(begin, end)
     few = len(pieces) <= world_size  # then the first ranks have one each
     mine = (
@@ -65,9 +67,10 @@ def share_of_batch(
     )
     idle = MicroBatch(*pieces[0], counts=False)
     # In front, so that the last one, after which the ranks synchronise, counts if possible.
-    return [idle] * (-(-len(pieces) // world_size) - len(mine)) + [
-        MicroBatch(*piece, counts=True) for piece in mine
-    ]
+    return (
+        *[idle] * (-(-len(pieces) // world_size) - len(mine)),
+        *(MicroBatch(*piece, counts=True) for piece in mine),
+    )
 
 
 def parts_each(batch_samples: int, cut: Cut, *, world_size: int) -> int:

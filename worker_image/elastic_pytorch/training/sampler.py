@@ -131,14 +131,12 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
             self._order = SamplerOrder(
                 self._length, "sampler" if batch_sampler is None else "batch_sampler", own, least
             )
-        # What the share depends on, and the share.
-        self._step: tuple[tuple[int, int, int, int, Cut], list[MicroBatch]] | None = None
 
     # --- the position in the training ---
 
     def state_dict(self) -> dict[str, Any]:
         place = {"epoch": self.epoch, "cursor": self.cursor, "largest_group": self._largest}
-        return {**place, **self._meaning(), **self._order.state_dict()}
+        return place | self._meaning() | self._order.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a position; raises a ValueError if that is in another order."""
@@ -176,25 +174,23 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
     @property
     def samples_per_step(self) -> int:
         """Samples of a step of all ranks; of a `batch_sampler`, the epoch's mean."""
+        self._look_at_group()
         return self._order.usual_batch(self.epoch, self._group_batch())
 
     @property
     def micro_batches_per_step(self) -> int:
         """Micro-batches on each rank in a step of `samples_per_step`."""
-        self._look_at_group()
-        return self._parts_in(self._batches_of(self.epoch), self.samples_per_step)
+        return self._parts_in(self._batches_now(), self.samples_per_step)
 
     @property
     def batches_per_epoch(self) -> int:
         """Steps of the whole current epoch, if the group stays as it is."""
-        self._look_at_group()
-        return self._batches_of(self.epoch).left(0)
+        return self._batches_now().left(0)
 
     @property
     def batches_left(self) -> int:
         """Steps of this epoch that are still to come."""
-        self._look_at_group()
-        return self._batches_of(self.epoch).left(self.cursor)
+        return self._batches_now().left(self.cursor)
 
     @property
     def ends_epoch(self) -> bool:
@@ -213,7 +209,6 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     @property
     def micro_batches_per_epoch(self) -> int:
-        self._look_at_group()
         return self._micro_batches_from(0)
 
     @property
@@ -246,7 +241,6 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Returns the number of micro-batches, not steps, that iterating gives this rank."""
-        self._look_at_group()
         return self._micro_batches_from(self.cursor)
 
     def trains(self, device_type: str) -> None:
@@ -263,15 +257,10 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
     def _numbers_of_part(self) -> tuple[int, ...]:
         return self._seed, self.epoch, self._parts()[self._micro].begin
 
-    def _parts(self) -> list[MicroBatch]:
-        batches = self._batches_of(self.epoch)
-        end = batches.end(self.cursor)
-        step = self.cursor, end, self._rank, self._world_size, self._cut(batches, end - self.cursor)
-        if self._step is None or self._step[0] != step:
-            self._step = step, self._parts_of(batches, self.cursor)
-        return self._step[1]
+    def _parts(self) -> tuple[MicroBatch, ...]:
+        return self._parts_of(self._batches_of(self.epoch), self.cursor)
 
-    def _parts_of(self, batches: EpochBatches, begin: int) -> list[MicroBatch]:
+    def _parts_of(self, batches: EpochBatches, begin: int) -> tuple[MicroBatch, ...]:
         end = batches.end(begin)
         return share_of_batch(
             begin,
@@ -301,6 +290,11 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
     def _group_batch(self) -> int:
         return self._batch_size or (self._per_worker_batch_size or 1) * self._world_size
 
+    def _batches_now(self) -> EpochBatches:
+        """Returns the current epoch's, in the current group."""
+        self._look_at_group()
+        return self._batches_of(self.epoch)
+
     def _batches_of(self, epoch: int) -> EpochBatches:
         samples, size = self._order.samples(epoch), self._group_batch()
         return EpochBatches(
@@ -308,7 +302,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         )
 
     def _micro_batches_from(self, begin: int) -> int:
-        batches = self._batches_of(self.epoch)
+        batches = self._batches_now()
         return sum(
             count * self._parts_in(batches, size) for size, count in batches.sizes(begin).items()
         )
