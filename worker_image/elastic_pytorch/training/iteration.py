@@ -19,7 +19,8 @@ ORDER_LOST = (
     "or the loop has begun another iterator of its loader"
 )
 LOADED_MEANWHILE = (
-    "another place in the data was loaded while this iterator was in use: make a new one"
+    "another place in the data was loaded while this iterator was in use, "
+    "or another iterator of a stream begun: make a new one"
 )
 WEIGHT_UNUSED = (
     "the weight of a part was not used: go backward from part.weight * loss. "

@@ -23,18 +23,13 @@ class Deal(NamedTuple):
     readers: int  # data-parallel ranks that read
     workers: int  # of each of them
 
-    def of_worker(self, rank: int, worker: int) -> Sequence[tuple[int, int]]:
-        """Returns the items that a worker reads one after the other.
-
-        Neighbours go to different ranks, so that all of them have some as long as possible.
-        """
-        if rank >= self.readers:
-            return ()
-        return self.items[worker * self.readers + rank :: self.readers * self.workers]
+    def of_worker(self, rank: int, worker: int) -> list[tuple[int, int]]:
+        """Returns the items that a worker reads one after the other."""
+        return [self.items[number] for number in self._numbers(rank, worker)]
 
     def begin(self, rank: int) -> list[Position]:
-        workers = (self.of_worker(rank, worker) for worker in range(self.workers))
-        return [Position(0, items[0][1] if items else 0) for items in workers]
+        workers = (self._numbers(rank, worker) for worker in range(self.workers))
+        return [Position(0, self.items[each[0]][1] if each else 0) for each in workers]
 
     def changes(
         self, rank: int, before: Sequence[Position], after: Sequence[Position]
@@ -42,11 +37,16 @@ class Deal(NamedTuple):
         for worker, (old, new) in enumerate(zip(before, after, strict=True)):
             if old == new:
                 continue
-            items = self.of_worker(rank, worker)
-            for shard, _ in items[old.done : new.done]:
-                yield Change(shard, None)
-            if new.done < len(items):
-                yield Change(items[new.done][0], new.taken)
+            numbers = self._numbers(rank, worker)
+            for number in numbers[old.done : new.done]:
+                yield Change(self.items[number][0], None)
+            if new.done < len(numbers):
+                yield Change(self.items[numbers[new.done]][0], new.taken)
+
+    def _numbers(self, rank: int, worker: int) -> range:
+        """Neighbours go to different ranks, so that all of them have some as long as possible."""
+        end = len(self.items) if rank < self.readers else 0
+        return range(worker * self.readers + rank, end, self.readers * self.workers)
 
 
 def share(batch_size: int, rank: int, readers: int) -> int:

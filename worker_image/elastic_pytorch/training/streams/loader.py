@@ -147,12 +147,7 @@ class _Epoch:
                 if again:
                     break
                 parts_of_rank = _parts_of(counts, exchange.rank, self.stream.micro_batch_size)
-                yield (
-                    TakenStep(
-                        changes, sum(counts), parts_of_rank, ends_epoch=False, skipped=skipped
-                    ),
-                    parts,
-                )
+                yield TakenStep(changes, sum(counts), parts_of_rank, skipped), parts
                 if not any(counts):
                     return
                 changes, skipped = [], []
@@ -212,7 +207,7 @@ def _next_samples(
     """Returns a number of samples, their micro-batches and skipped shards, and updates `own`."""
     skipped: list[int] = []
     for each in shipped:
-        own[each.worker] = Position(*each.position)
+        own[each.worker] = each.position
         skipped += each.skipped
         if each.samples:
             return each.samples, each.parts, skipped

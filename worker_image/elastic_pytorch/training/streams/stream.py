@@ -41,8 +41,8 @@ class TakenStep:
     changes: list[Change]
     samples: int  # of all ranks together
     parts: list[int]  # the samples of each micro-batch of this rank; 0: it does not count
-    ends_epoch: bool
     skipped: list[int]  # shards that could not be read
+    ends_epoch: bool = False
 
 
 @dataclass(slots=True)
@@ -137,16 +137,12 @@ class ElasticStream(Epochs):
     # --- the place in the training ---
 
     def state_dict(self) -> dict[str, Any]:
-        place = {
+        return {
             "epoch": self.epoch,
             "steps": self._steps,
             "samples": self.samples,
             "skipped": list(self._skipped),
-        }
-        status = torch.frombuffer(bytearray(self._place.status), dtype=torch.uint8)
-        return {
-            **place,
-            "status": status,
+            "status": torch.frombuffer(bytearray(self._place.status), dtype=torch.uint8),
             "taken": sorted(map(list, self._place.taken.items())),
             **self._meaning(),
         }
@@ -214,6 +210,7 @@ class ElasticStream(Epochs):
 
     def begin(self) -> EpochLeft:
         """Begins an iteration instead of any before."""
+        self._loads += 1
         self._taken.clear()
         self._micro = 0
         self._iteration = Iteration()
@@ -238,7 +235,7 @@ class ElasticStream(Epochs):
         self._taken.append(step)
 
     def give(self, ticket: int) -> None:
-        """Raises a RuntimeError if another place has been loaded since the loader began."""
+        """Raises a RuntimeError if another place has been loaded, or another iteration begun."""
         if ticket != self._loads:
             raise RuntimeError(LOADED_MEANWHILE)
         self._iteration.give()
