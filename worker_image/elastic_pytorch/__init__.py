@@ -49,11 +49,10 @@ _MODULES = {
     "steps": "elastic_pytorch.training.training_loop",
     "unit_mesh": "elastic_pytorch.training.unit_mesh",
 }
-_ADAPTERS = ("lightning",)  # to frameworks that this package does not depend on
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ADAPTERS:
+    if name == "lightning":  # which this package does not depend on
         return importlib.import_module(f"{__name__}.{name}")
     if name in _MODULES:
         return getattr(importlib.import_module(_MODULES[name]), name)

@@ -30,9 +30,7 @@ class ObjectUrl:
         return ObjectUrl(self.scheme, self.bucket, self.key.rpartition("/")[0])
 
     def __truediv__(self, name: str) -> "ObjectUrl":
-        return (
-            ObjectUrl(self.scheme, self.bucket, f"{self.key}/{name}".strip("/")) if name else self
-        )
+        return ObjectUrl(self.scheme, self.bucket, f"{self.key}/{name}".strip("/"))
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.bucket}/{self.key}".rstrip("/")

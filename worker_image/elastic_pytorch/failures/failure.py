@@ -149,7 +149,7 @@ def _read_error_file(path: str) -> tuple[str, str]:
             stack = extra.get("py_callstack", "") if isinstance(extra, dict) else ""
             return str(message["message"]), str(stack)
         return str(message), ""
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "", ""
 
 

@@ -10,7 +10,7 @@ MAX_STDERR_BYTES = 64 * 1024
 MAX_REASON_CHARACTERS = 600
 MAX_REASON_LINE_CHARACTERS = 300
 
-EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?::|$)")
+EXCEPTION = re.compile(r"([A-Za-z_][\w.]{0,254})(?::|$)")
 _CRASH = "Fatal Python error: "  # faulthandler
 _CRASHED = re.compile(
     _CRASH + r'.*?File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)', re.DOTALL

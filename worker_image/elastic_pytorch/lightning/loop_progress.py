@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from elastic_pytorch.lightning.framework import Callback, Trainer
+from elastic_pytorch.lightning.framework import Trainer
 
 
 class LoopProgress:
@@ -70,15 +70,13 @@ class CallbackStates:
         self._trainer = trainer
 
     def state_dict(self) -> dict[str, Any]:
-        return {key: state for key, each in self._callbacks() if (state := each.state_dict())}
+        callbacks = self._trainer.callbacks
+        return {each.state_key: state for each in callbacks if (state := each.state_dict())}
 
     def load_state_dict(self, states: dict[str, Any]) -> None:
-        for key, each in self._callbacks():
-            if key in states:
-                each.load_state_dict(states[key])
-
-    def _callbacks(self) -> list[tuple[str, Callback]]:
-        return [(each.state_key, each) for each in self._trainer.callbacks]
+        for each in self._trainer.callbacks:
+            if each.state_key in states:
+                each.load_state_dict(states[each.state_key])
 
 
 def set_count(tracker: Any, count: int) -> None:

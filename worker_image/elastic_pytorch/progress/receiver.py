@@ -100,7 +100,7 @@ class Progress:
 def parse_report(datagram: bytes) -> dict[str, object]:
     if len(datagram) > MAX_DATAGRAM_BYTES:
         raise ValueError("too long")
-    fields = json.loads(datagram)
+    fields = json.loads(datagram, parse_int=float)  # an int may be too large for a float
     if not isinstance(fields, dict):
         raise ValueError("not an object")
     return fields
@@ -223,7 +223,7 @@ class ProgressReceiver:
                     if receiver is not self._socket:
                         return
                     before = self._progress
-                    with contextlib.suppress(ValueError):
+                    with contextlib.suppress(ValueError, RecursionError):
                         now, fields = time.monotonic(), parse_report(datagram)
                         self._progress = before.with_fields(fields, now)
                         if (work := add_work(self._windows, fields, now)) is not None:
