@@ -36,14 +36,17 @@ class Iteration:
     when the first one is used can shrink but not grow. Before that, `begin` is called.
     """
 
-    def __init__(self, begin: Callable[[], None] | None = None) -> None:
-        self._begin = begin
+    def __init__(self, loads: int, begin: Callable[[], None] | None = None) -> None:
+        self._loads, self._begin = loads, begin
         self._given = 0
         self._used = 0
         self._most_ahead: int | None = None
         self._thread = 0
 
-    def give(self) -> None:
+    def give(self, loads: int) -> None:
+        """Raises a RuntimeError if another place was loaded since the iteration began."""
+        if loads != self._loads:
+            raise RuntimeError(LOADED_MEANWHILE)
         self._given += 1
         self._thread = threading.get_ident()
 
@@ -84,6 +87,7 @@ class Epochs(ABC):
     _called: str  # in messages
     _loop: object = None  # the newest one over `epochs`
     _iteration: Iteration | None = None  # the newest one of a loader
+    _loads = 0  # of places; an iteration goes on only without another
 
     def __init__(self) -> None:
         self._begin_step()

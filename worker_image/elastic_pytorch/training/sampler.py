@@ -10,12 +10,7 @@ from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_batches import EpochBatches
 from elastic_pytorch.training.epoch_order import EpochOrder, SamplerOrder, length_of
-from elastic_pytorch.training.iteration import (
-    LOADED_MEANWHILE,
-    Epochs,
-    Iteration,
-    refuse_another,
-)
+from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
 from elastic_pytorch.training.micro_batches import (
     Cut,
     MicroBatch,
@@ -124,7 +119,6 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self.data_parallel = DataParallel(mesh)
         self.cursor = 0  # samples of this epoch that are done
         self._look_at_group()
-        self._loads = 0
         self._order = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
         if own is not None:
             least = self._batch_size or 1 if drop_last else 1
@@ -224,18 +218,14 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
             seed_all(mixed(self._seed, self.epoch, self.cursor, self._rank))
         self._micro = 0
         # A loader may iterate in a thread, so the ranks compare their orders at the first batch.
-        self._iteration = Iteration(lambda: self._order.compare(self.epoch))
-        return self._share(self.epoch, self.cursor, self._loads, self._iteration)
+        self._iteration = Iteration(self._loads, lambda: self._order.compare(self.epoch))
+        return self._share(self.epoch, self.cursor, self._iteration)
 
-    def _share(
-        self, epoch: int, begin: int, loads: int, iteration: Iteration
-    ) -> Iterator[list[int]]:
+    def _share(self, epoch: int, begin: int, iteration: Iteration) -> Iterator[list[int]]:
         order, batches = self._order.of(epoch), self._batches_of(epoch)
         while begin < batches.samples:
             for part in self._parts_of(batches, begin):
-                if loads != self._loads:
-                    raise RuntimeError(LOADED_MEANWHILE)
-                iteration.give()
+                iteration.give(self._loads)
                 yield order[part.begin : part.end].tolist()
             begin = batches.end(begin)
 

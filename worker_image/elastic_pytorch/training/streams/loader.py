@@ -110,7 +110,7 @@ class _Epoch:
         # Idle ones come first, as in `share_of_batch`.
         idle = len(step.parts) - len(parts)
         for number in range(len(step.parts)):
-            self.stream.give(self.left.ticket)
+            self.left.iteration.give(self.stream._loads)
             if number == 0:
                 self.stream.take(step)
             yield parts[number - idle] if number >= idle else self.idle_batch()

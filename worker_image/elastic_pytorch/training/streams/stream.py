@@ -13,12 +13,7 @@ from torch.utils.data import Dataset
 
 from elastic_pytorch.state.values.rng_state import mixed
 from elastic_pytorch.training.data_parallel import DataParallel
-from elastic_pytorch.training.iteration import (
-    LOADED_MEANWHILE,
-    Epochs,
-    Iteration,
-    refuse_another,
-)
+from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
 from elastic_pytorch.training.micro_batches import StepShare
 from elastic_pytorch.training.streams.place import Change, Place, order_of
 from elastic_pytorch.training.streams.shard_reader import Read, Shards
@@ -53,7 +48,7 @@ class EpochLeft:
     order: list[int]
     shards: Shards
     alike: dict[str, object]
-    ticket: int
+    iteration: Iteration
 
 
 class ElasticStream(Epochs):
@@ -131,8 +126,6 @@ class ElasticStream(Epochs):
         self._place = Place(bytearray(len(self._names)))
         self._skipped: list[int] = []
         self._taken: deque[TakenStep] = deque()  # by a loader, and not yet advanced over
-        self._loads = 0
-        self._iteration: Iteration = Iteration()
 
     # --- the place in the training ---
 
@@ -213,7 +206,7 @@ class ElasticStream(Epochs):
         self._loads += 1
         self._taken.clear()
         self._micro = 0
-        self._iteration = Iteration()
+        self._iteration = Iteration(self._loads)
         place = self._place.copy()
         return EpochLeft(
             place=place,
@@ -228,17 +221,11 @@ class ElasticStream(Epochs):
                 "drop_last": self.drop_last,
                 "place": (self.epoch, bytes(place.status), sorted(place.taken.items())),
             },
-            ticket=self._loads,
+            iteration=self._iteration,
         )
 
     def take(self, step: TakenStep) -> None:
         self._taken.append(step)
-
-    def give(self, ticket: int) -> None:
-        """Raises a RuntimeError if another place has been loaded, or another iteration begun."""
-        if ticket != self._loads:
-            raise RuntimeError(LOADED_MEANWHILE)
-        self._iteration.give()
 
     def worker_seed(self, number: int, rank: int) -> int:
         """Returns the seed of a deal's workers, one for ranks with the same samples."""
