@@ -13,9 +13,7 @@ class _Formatter(logging.Formatter):
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
-    @staticmethod
-    def converter(seconds: float | None) -> time.struct_time:
-        return time.gmtime(seconds)
+    converter = time.gmtime
 
 
 def start_logging() -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
-from elastic_pytorch.group.rank_group import Alone, RankGroup, TorchGroup, gather_parts
+from elastic_pytorch.group.rank_group import RankGroup, TorchGroup, gather_parts
 
 from tests.worker_image.torch_group import run_group
 
@@ -33,4 +33,4 @@ def test_parts_of_an_exchange_come_apart_again() -> None:
 
 
 def test_process_that_runs_alone_tells_itself() -> None:
-    assert tell(Alone()) == ([[[0, 7]], [[]], [[0]]], 5, b"of 0")
+    assert tell(RankGroup()) == ([[[0, 7]], [[]], [[0]]], 5, b"of 0")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch.group.rank_group import Alone, RankGroup
+from elastic_pytorch.group.rank_group import RankGroup
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Snapshot
@@ -47,7 +47,7 @@ class Ranks:
         return dict(self.board)
 
 
-class Rank:
+class Rank(RankGroup):
     def __init__(self, ranks: Ranks, rank: int) -> None:
         self.ranks, self.rank = ranks, rank
         self.received = 0
@@ -280,7 +280,7 @@ def test_beginning_that_cannot_be_kept_fails_on_all_ranks() -> None:
 
 def test_generation_is_beyond_what_the_folder_is_claimed_for(tmp_path: Path) -> None:
     checkpoint_folder.claim(tmp_path, 7)
-    assert find_newest(Alone(), None, str(tmp_path), lambda: tree(0)).generation == 8
+    assert find_newest(RankGroup(), None, str(tmp_path), lambda: tree(0)).generation == 8
 
 
 def test_folder_that_cannot_be_read_is_no_reason_to_begin_anew(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_waiting_for_a_folder_ends() -> None:
         raise OSError(5, "Input/output error", "away")
 
     with pytest.raises(OSError, match="away"):
-        when_readable(Alone(), read, "away", seconds=0.0)
+        when_readable(RankGroup(), read, "away", seconds=0.0)
 
 
 def test_checkpoint_that_cannot_be_read_is_no_reason_to_go_on_from_an_older_one(

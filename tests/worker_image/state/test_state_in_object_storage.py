@@ -6,7 +6,7 @@ from pathlib import Path
 import elastic_pytorch as elastic
 import pytest
 import torch
-from elastic_pytorch.group.rank_group import Alone
+from elastic_pytorch.group.rank_group import RankGroup
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
@@ -91,7 +91,7 @@ def test_a_group_that_meets_another_takes_the_next_generation(bucket: Bucket) ->
                 checkpoint_folder.claim(bucket.url, 2)
 
     bucket.proxy.fault = claim_first
-    assert find_newest(Alone(), None, bucket.url, dict).generation == 3
+    assert find_newest(RankGroup(), None, bucket.url, dict).generation == 3
 
 
 def test_load_reads_the_newest_or_the_one_that_is_named(

@@ -6,7 +6,6 @@ from elastic_pytorch.training.micro_batches import (
     parts_each,
     share_of_batch,
     shares_within,
-    weight_of,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +23,7 @@ def shares(
         micro_batch_size, cut_for or world_size, end - begin if full_batch is None else full_batch
     )
     return [
-        share_of_batch(begin, end, cut, rank=rank, world_size=world_size)
+        list(share_of_batch(begin, end, cut, rank=rank, world_size=world_size))
         for rank in range(world_size)
     ]
 
@@ -148,7 +147,7 @@ def test_a_batch_is_dealt_out_once_and_the_weights_make_its_mean(
             part for part in shares(begin, end, 1, micro_batch_size)[0] if part.counts
         ]
     whole = StepShare([], samples, world_size)
-    weights = {part: weight_of(part.samples, whole) for share in dealt for part in share}
+    weights = {part: whole.weight_of(part.samples) for share in dealt for part in share}
     assert abs(sum(weights[part] for part in counting) / world_size - 1) < 1e-9
     assert all(abs(weights[part] / world_size - part.samples / samples) < 1e-9 for part in weights)
     work = [sum(part.counts for part in share) for share in dealt]

@@ -3,34 +3,37 @@
 import hashlib
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch.group.broadcast import (
-    broadcast_bytes,
-    broadcast_tree,
-    global_rank,
-    pass_on,
-)
+from elastic_pytorch.group.broadcast import broadcast_bytes, broadcast_tree, global_rank, pass_on
 
 MOST_NUMBERS = 16  # of each exchange of parts, which has a fixed length
 
 
-class RankGroup(Protocol):
-    rank: int
+class RankGroup:
+    """The ranks of a group; as such, those of a process that is alone."""
 
-    def gather(self, numbers: Sequence[int]) -> list[list[int]]: ...
+    rank = 0
+
+    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        return [list(numbers)]
 
     def first(self, number: int) -> int:
         """Returns rank 0's number, once all ranks have called this."""
+        return number
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
         """Returns the root's bytes, whose number all ranks know."""
+        del length, root
+        return content
 
     def broadcast(self, tree: Any, root: int) -> Any:
         """Returns the root's small tree, after several exchanges."""
+        del root
+        return tree
 
     def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
         """Fills the tensors of all given ranks, which alone call it, with the first one's."""
@@ -55,7 +58,7 @@ def gather_objects(own: Any, group: Any) -> list[Any]:
     return found
 
 
-class TorchGroup:
+class TorchGroup(RankGroup):
     def __init__(self, group: Any) -> None:
         self._group = group
         self.rank = dist.get_rank(group)
@@ -79,27 +82,6 @@ class TorchGroup:
 
     def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
         pass_on(tensors, ranks, self._group)
-
-
-class Alone:
-    rank = 0
-
-    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        return [list(numbers)]
-
-    def first(self, number: int) -> int:
-        return number
-
-    def send(self, content: bytes, length: int, root: int) -> bytes:
-        del length, root
-        return content
-
-    def broadcast(self, tree: Any, root: int) -> Any:
-        del root
-        return tree
-
-    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        pass
 
 
 def gather_parts(group: RankGroup, *parts: Sequence[int]) -> list[list[list[int]]]:

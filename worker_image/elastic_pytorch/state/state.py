@@ -8,7 +8,7 @@ from typing import Any
 import torch.distributed as dist
 
 from elastic_pytorch.group import in_process
-from elastic_pytorch.group.rank_group import Alone, RankGroup, TorchGroup, cpu_group, gather_parts
+from elastic_pytorch.group.rank_group import RankGroup, TorchGroup, cpu_group, gather_parts
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.commit_copies import Lane
 from elastic_pytorch.memory.gpu_copies import CudaLane
@@ -147,7 +147,7 @@ class State(Contents):
         turns.complete()  # of a training before this one
         refuse_sharded(self._objects, "shard it before State is made")
         self._group = cpu_group()
-        group: RankGroup = TorchGroup(self._group) if dist.is_initialized() else Alone()
+        group = TorchGroup(self._group) if dist.is_initialized() else RankGroup()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
         comparison = Comparison(self._identity, describe(self._objects), self._objects, self._plain)
         self._find_memory()

@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from elastic_pytorch.group import in_process
 from elastic_pytorch.group.rank_group import (
-    Alone,
+    RankGroup,
     TorchGroup,
     cpu_group,
     digest_number,
@@ -83,7 +83,7 @@ class Groups:
     def exchange(self, place: tuple[int, int]) -> Exchange:
         """Returns the exchange of the current group. Collective."""
         if not (dist.is_available() and dist.is_initialized()):
-            return Exchange(Alone().gather, lambda own: [own], place)
+            return Exchange(RankGroup().gather, lambda own: [own], place)
         if not self._has_group:
             self._has_group, self._group = True, cpu_group()
             in_process.register_holder(self)
