@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from deepspeed.checkpoint.ds_to_universal import main as convert
 
@@ -24,6 +23,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import ObjectUrl, location_of
 from elastic_pytorch.state.options import Options
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
+from elastic_pytorch.state.step_boundary import any_rank
 from elastic_pytorch.training.sampler import ElasticSampler
 
 # Tags of DeepSpeed's checkpoints, and so names of sub-folders.
@@ -149,9 +149,7 @@ class ZeroEngine:
                 convert_once(folder)
             except Exception as error:
                 problem = error
-        failed = torch.tensor([problem is not None])
-        dist.broadcast(failed, 0, group=group)
-        if failed:
+        if any_rank(problem is not None, group):
             raise problem or RuntimeError(
                 "rank 0 cannot convert the checkpoint of DeepSpeed; its log says why"
             )

@@ -71,13 +71,7 @@ class DataParallel:
                         f"the model's gradients are averaged over {len(ranks)} of {world} ranks: "
                         f"{GIVE_MESH}"
                     )
-            if (found := _beyond_data(model, world)) is not None:
-                name, mesh = found
-                raise RuntimeError(
-                    f"{name} is on {mesh}, which is parallel over more than the data: "
-                    "of ranks that share a sample, each would get another one. "
-                    f"If the mesh has a data-parallel dimension, {GIVE_MESH}"
-                )
+            _refuse_beyond_data(model, world)
             return
         mine = set(self.mesh.mesh.flatten().tolist())
         if reduced and not any(mine <= ranks for ranks in reduced):
@@ -105,8 +99,7 @@ def _reduced_over(model: torch.nn.Module) -> Iterator[list[int]]:
             yield group.mesh_info.mesh.mesh.flatten().tolist()
 
 
-def _beyond_data(model: torch.nn.Module, world_size: int) -> tuple[str, Any] | None:
-    """Returns a parameter, with its mesh, that is parallel over more than the data."""
+def _refuse_beyond_data(model: torch.nn.Module, world_size: int) -> None:
     sharded = any(hasattr(module, "set_requires_gradient_sync") for module in model.modules())
     parameter: Any
     for name, parameter in model.named_parameters():
@@ -115,5 +108,8 @@ def _beyond_data(model: torch.nn.Module, world_size: int) -> tuple[str, Any] | N
             continue
         cuts = sum(not placement.is_replicate() for placement in parameter.placements)
         if cuts > 1 or mesh.size() != world_size or not sharded:
-            return name, mesh
-    return None
+            raise RuntimeError(
+                f"{name} is on {mesh}, which is parallel over more than the data: "
+                "of ranks that share a sample, each would get another one. "
+                f"If the mesh has a data-parallel dimension, {GIVE_MESH}"
+            )
