@@ -37,7 +37,8 @@ class Step:
     def __init__(self, loop: "Loop", batches: Iterator[Any], *, epoch: int) -> None:
         self._loop, self._batches = loop, batches
         self._begun = False
-        self._part: Part | None = None  # the current one, until its backward
+        self._part: Part | None = None  # the current one
+        self._waits = False  # it, for its backward
         self._all_done = False  # the parts
         self._skipped = False
         self.number = loop.state.step + 1
@@ -78,12 +79,12 @@ class Step:
             RuntimeError: it is not called once a part, with a loss of the model that `steps` was
                 given; or other code has changed gradients.
         """
-        if self._part is None:
+        if self._part is None or not self._waits:
             raise RuntimeError(
                 "step.backward is called once for each part of a step: add the losses of a part up"
             )
-        part, self._part = self._part, None
-        self._loop.backward(part, loss, count)
+        self._waits = False
+        self._loop.backward(self._part, loss, count)
 
     def skip(self, when: Tensor | bool) -> bool:
         """Returns whether any rank asks to leave this step out; its batch then counts as done.

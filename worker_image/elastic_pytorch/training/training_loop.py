@@ -250,9 +250,9 @@ class Loop:
         self.sampler._gradients.note()
         for batch in batches:
             with self.sampler.part(self.model) as part:
-                step._part, self.forwarded = part, False
+                step._part, step._waits, self.forwarded = part, True, False
                 yield batch
-                if step._part is not None:
+                if step._waits:
                     raise RuntimeError(
                         "step.backward(loss) was not called for this part: "
                         "write it instead of loss.backward(), as each part belongs to a step of "
