@@ -50,6 +50,14 @@ def test_error_file_of_megabytes_keeps_the_class_and_the_first_words(
     assert len(json.dumps(facts)) < 64 * 1024, "the operator takes a line"
 
 
+def test_a_word_of_kilobytes_is_no_name_of_an_exception(error: Path) -> None:
+    word = "x" * 60_000
+    error.write_text(raised(word, py_callstack="Traceback…\n"))
+    of_file, of_stderr = failed(1, error_file=str(error)), failed(1, stderr=f"  at\n{word}\n")
+    for failure in (of_file, of_stderr):
+        assert len(json.dumps(failure.to_json())) < 8 * 1024, "a part of the line that is taken"
+
+
 @pytest.mark.parametrize(
     ("exit_code", "signal", "message"),
     [
@@ -67,7 +75,7 @@ def test_without_an_error_file_the_exit_code_speaks(
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '"text"', "{}", '{"message": {}}', '{"message": null', "\x00\xff"]
+    "content", ["", "{", "[]", '"text"', "{}", '{"message": {}}', '{"message": null', "\x00\xff", "[" * 100_000]
 )
 def test_an_error_file_that_is_none_is_passed_over(error: Path, content: str) -> None:
     error.write_text(content)

@@ -193,6 +193,17 @@ def test_a_loader_that_ends_too_early(micro_batch_size: int | None, left: int) -
             training.do(step)
 
 
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
+def test_a_body_may_look_at_batches_of_its_loader(workers: int) -> None:
+    training = Training()
+    loader = DataLoader(DATA, batch_sampler=training.sampler, num_workers=workers)
+    for step in training.steps(loader=loader, epochs=3):
+        training.do(step)
+        assert len(next(iter(loader))[0]) == 4
+        assert sum(len(batch) for (batch,) in loader) == 12 - training.sampler.cursor
+    assert training.state.losses() == pytest.approx([1.5, 5.5, 9.5] * 3)
+
+
 def test_gradients_of_a_step_that_was_left_are_not_taken_along() -> None:
     training = Training(micro_batch_size=2)
     for step in training.steps():

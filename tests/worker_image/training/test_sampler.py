@@ -282,6 +282,14 @@ def test_a_weight_that_is_not_used_is_an_error_wherever_it_would_have_been() -> 
         sampler.advance()
 
 
+def test_a_step_has_the_samples_of_the_group_as_it_is() -> None:
+    sampler = ElasticSampler(64, per_worker_batch_size=8)
+    assert sampler.samples_per_step == 8
+    with group(1, 2):
+        assert sampler.samples_per_step == 16
+    assert sampler.samples_per_step == 8
+
+
 def test_state_of_another_dataset_seed_or_batch_is_refused_by_name() -> None:
     state = ElasticSampler(10, 4, seed=1).state_dict()
     ElasticSampler(10, 4, seed=1, micro_batch_size=2).load_state_dict(state)

@@ -172,9 +172,9 @@ class ElasticCallback(Callback):
             return
         if not part.weight_used:
             raise RuntimeError(
-                "training_step went backward without Lightning, so the loss was not weighted by "
-                "this rank's share of the batch: call self.manual_backward(loss) instead of "
-                "loss.backward()"
+                "training_step went backward without Lightning, or not at all, so the loss was not "
+                "weighted by this rank's share of the batch: call self.manual_backward(loss) "
+                "instead of loss.backward()"
             )
         self._part = None
         self._in_part.close()

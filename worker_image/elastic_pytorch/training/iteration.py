@@ -87,14 +87,15 @@ class Epochs(ABC):
     _called: str  # in messages
     _loop: object = None  # the newest one over `epochs`
     _iteration: Iteration | None = None  # the newest one of a loader
+    _micro = 0  # the step's next micro-batch
     _loads = 0  # of places; an iteration goes on only without another
 
     def __init__(self) -> None:
-        self._begin_step()
+        self._gradients = StepGradients()
 
     def _begin_step(self) -> None:
-        self._micro = 0  # the next micro-batch
-        self._gradients = StepGradients()
+        self._micro = 0
+        self._gradients.forget()
 
     @property
     @abstractmethod

@@ -112,6 +112,9 @@ class StepGradients:
     """Detects changed gradients by one parameter, as clearing and clipping change all."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
         self._parameter: Tensor | None = None
         # Its gradient, and torch's count of changes in place.
         self._left: tuple[Tensor | None, int] = None, 0

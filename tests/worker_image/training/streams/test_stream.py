@@ -167,6 +167,17 @@ def test_what_the_loop_forgets_is_an_error() -> None:
         next(batches)
 
 
+def test_an_iterator_ends_when_another_one_is_begun() -> None:
+    of = stream()
+    batches = iter(loader(of))
+    take(of, batches, 1)
+    next(iter(loader(of)))
+    with pytest.raises(RuntimeError, match="another iterator of a stream begun: make a new one"):
+        take(of, batches, 1)
+    rest = take(of, iter(loader(of)), 6)
+    assert (of.epoch, of.samples, len(rest)) == (1, 0, 6)
+
+
 def test_a_step_that_is_not_committed_is_an_error() -> None:
     of = stream()
     batches = iter(loader(of))
