@@ -62,46 +62,39 @@ def pass_on(tensors: Sequence[torch.Tensor], ranks: Sequence[int], group: Any) -
     """Sends tensors along a chain of ranks, which forward a piece while they receive the next.
 
     Many ranks take about as long as one, and no rank sends more than the tensors' bytes. Only these
-    ranks call it, with CPU tensors of the same types and shapes.
+    ranks call it, with tensors of the same types and shapes, which receive on the CPU.
     """
     place = ranks.index(dist.get_rank(group))
     before = global_rank(ranks[place - 1], group) if place else None
     behind = global_rank(ranks[place + 1], group) if place + 1 < len(ranks) else None
-    sent: dict[int, Any] = {}  # by the address of the buffer
+    sent: list[Any] = []
 
     def transfer(buffer: torch.Tensor) -> None:
         if before is not None:
             dist.recv(buffer, before, group=group)
         if behind is not None:
-            sent[buffer.data_ptr()] = dist.isend(buffer, behind, group=group)
+            sent.append(dist.isend(buffer, behind, group=group))
+        if len(sent) > 1:  # of the other buffer, which is the next one
+            sent.pop(0).wait()
 
-    def until_free(buffer: torch.Tensor) -> None:
-        if (work := sent.pop(buffer.data_ptr(), None)) is not None:
-            work.wait()
-
-    _stream(tensors, transfer, filled=before is not None, until_free=until_free)
-    for work in sent.values():
+    _stream(tensors, transfer, filled=before is not None)
+    for work in sent:
         work.wait()
 
 
 def _stream(
-    tensors: Sequence[torch.Tensor],
-    transfer: Callable[[torch.Tensor], Any],
-    *,
-    filled: bool,
-    until_free: Callable[[torch.Tensor], None] = lambda _: None,
+    tensors: Sequence[torch.Tensor], transfer: Callable[[torch.Tensor], Any], *, filled: bool
 ) -> None:
     """Moves tensors through two buffers in turn: many small ones at once, large ones in pieces.
 
-    `transfer` sends a buffer or fills it, once `until_free` has waited until it may be written to.
-    `filled` tensors receive.
+    `transfer` sends a buffer or fills it; then the other one may be written to. `filled` tensors
+    receive.
     """
     stream = ByteStream(tensors)
     buffers = [torch.empty(min(CHUNK_BYTES, stream.left), dtype=torch.uint8) for _ in range(2)]
     while stream.left:
         buffer = buffers[0][: stream.left]
         views = stream.next(len(buffer))
-        until_free(buffer)
         if not filled:
             torch.cat(views, out=buffer)
         transfer(buffer)

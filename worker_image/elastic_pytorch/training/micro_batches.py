@@ -39,7 +39,7 @@ class Cut(NamedTuple):
             return [(first, min(first + size, end)) for first in range(begin, end, size)]
         least = 2 if self.full_batch >= 2 * self.shares else 1
         sharing = min(self.shares, max(1, (end - begin) // least))
-        shares = [_even_share(end - begin, each, sharing) for each in range(sharing)]
+        shares = [even_share(end - begin, each, sharing) for each in range(sharing)]
         return [(begin + share.start, begin + share.stop) for share in shares]
 
 
@@ -63,7 +63,7 @@ def share_of_batch(
     mine = (
         pieces[rank : rank + 1]
         if few
-        else [pieces[number] for number in _even_share(len(pieces), rank, world_size)]
+        else [pieces[number] for number in even_share(len(pieces), rank, world_size)]
     )
     idle = MicroBatch(*pieces[0], counts=False)
     # In front, so that the last one, after which the ranks synchronise, counts if possible.
@@ -77,7 +77,7 @@ def parts_each(batch_samples: int, cut: Cut, *, world_size: int) -> int:
     return -(-len(cut.pieces(0, batch_samples)) // world_size)
 
 
-def _even_share(count: int, rank: int, world_size: int) -> range:
+def even_share(count: int, rank: int, world_size: int) -> range:
     return range(count * rank // world_size, count * (rank + 1) // world_size)
 
 

@@ -6,6 +6,7 @@ All ranks know the place, so each knows what every other one reads, and sends no
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from elastic_pytorch.training.micro_batches import even_share
 from elastic_pytorch.training.streams.place import Change
 
 
@@ -51,9 +52,7 @@ class Deal(NamedTuple):
 
 def share(batch_size: int, rank: int, readers: int) -> int:
     """Returns a rank's samples of a step; 0: it does not read."""
-    if rank < readers:
-        return batch_size * (rank + 1) // readers - batch_size * rank // readers
-    return 0
+    return len(even_share(batch_size, rank, readers)) if rank < readers else 0
 
 
 def deals_again(counts: Sequence[int], left: int, readers: int) -> bool:
