@@ -171,13 +171,13 @@ class ElasticAgent(LocalElasticAgent):
         assert self._pcontext is not None
         self._processes = WorkerProcesses(self._pcontext, self._logs.tails.end_line)
         if not self._logs.preparing:
-            self._rendezvous_handler.note_started()
+            self._rendezvous_handler.progress.note_started()
         shown = " ".join(map(str, pids.values()))
         logger.info("workers started in %s: pids %s", milliseconds(since), shown)
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup, *_args: Any, **_kwargs: Any) -> RunResult:
-        """Returns HEALTHY for a failed group, too: see `RestartRequest`."""
+        """Returns HEALTHY for a failed group, too: see `OperatorRendezvous`."""
         self._wait_for_news()
         if self._stacks_wanted:
             self._stacks_wanted = False
@@ -188,12 +188,13 @@ class ElasticAgent(LocalElasticAgent):
             return self._result_of_verdict(worker_group)
         handler = self._rendezvous_handler
         # A newer round takes precedence over a failure, which is then its consequence.
-        if not handler.newer_round_known() and not handler.restart.broken:
+        if not handler.newer_round_known() and not handler.broken:
             self._look_at_exits()
         way = self._way_to_next_round()
         if self._signals.received is not None and self._may_leave(way):
             raise SignalException(f"got {self._signals.received.name}", self._signals.received)
-        handler.restart.held = way is Way.WAIT
+        # A still newer round counts only in the next look: it may need a step boundary, too.
+        handler.restarts = way is Way.RESTART
         if way is Way.KEEP_PROCESSES:
             self._keep_workers(worker_group)
         return RunResult(WorkerState.HEALTHY)
@@ -201,7 +202,7 @@ class ElasticAgent(LocalElasticAgent):
     def _way_to_next_round(self) -> Way | None:
         handler = self._rendezvous_handler
         newer = handler.newer_round_known()
-        if not newer and not handler.restart.broken:
+        if not newer and not handler.broken:
             return None
         if self._processes is None or self._processes.exit_codes():
             return Way.RESTART
@@ -239,7 +240,7 @@ class ElasticAgent(LocalElasticAgent):
             for worker in worker_group.workers
         }
         self._handover.keep_processes(environments)
-        self._rendezvous_handler.note_started()
+        self._rendezvous_handler.progress.note_started()
         shown = " ".join(map(str, pids.values()))
         logger.info("workers taken along in %s: pids %s", milliseconds(since), shown)
 
@@ -304,7 +305,7 @@ class ElasticAgent(LocalElasticAgent):
     def _report_failure(self, failure: Failure, *others: Failure) -> None:
         self.failure = failure
         self._failures += 1
-        self._rendezvous_handler.restart.broken = True
+        self._rendezvous_handler.broken = True
         if self._signals.received is None:
             self._client.report(state="failed", failure=failure)
         logger.warning("failed: %s", failure.summary())
@@ -320,9 +321,9 @@ class ElasticAgent(LocalElasticAgent):
         return RunResult(WorkerState.FAILED)
 
     def _may_leave(self, way: Way | None) -> bool:
-        if self._rendezvous_handler.newer_round_known():
-            return way is not Way.WAIT
-        return self._rendezvous_handler.restart.broken or time.monotonic() >= self._leave_at()
+        if way is None:  # there was neither a newer round nor a failure
+            return time.monotonic() >= self._leave_at()
+        return way is not Way.WAIT or not self._rendezvous_handler.newer_round_known()
 
     def _wait_for_news(self) -> None:
         reap_orphans(set(self._processes.pids.values()) if self._processes else set())
@@ -382,7 +383,7 @@ class ElasticAgent(LocalElasticAgent):
         be in a long computation of its own, after which its handler runs.
         """
         handler = self._rendezvous_handler
-        if failed or handler.restart.broken or not handler.newer_round_is_orderly():
+        if failed or handler.broken or not handler.newer_round_is_orderly():
             return 0.0
         return PEER_STOPPED_SECONDS if self._client.peer_stopped(handler.taken.number) else None
 

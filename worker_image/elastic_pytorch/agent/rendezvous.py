@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torch.distributed import HashStore  # type: ignore[attr-defined] # documented, and there
 from torch.distributed.elastic.rendezvous import (
@@ -24,21 +23,12 @@ BACKEND = "elastic-pytorch"
 POLL_SECONDS = 0.5  # the longest wait without news
 
 
-@dataclass(slots=True)
-class RestartRequest:
-    """Whether torch's loop is to stop the workers and ask for the next rendezvous.
-
-    Torch's loop does so when `num_nodes_waiting` reports new members, but counts the restart of a
-    FAILED group against a budget, which here is the operator's. So the agent reports a failed or
-    superseded group as HEALTHY, with new members.
-    """
-
-    broken: bool = False  # a worker of the round has failed
-    held: bool = False  # the workers are on their way to a step boundary
-
-
 class OperatorRendezvous(RendezvousHandler):
     """Waits for a round that lists this pod.
+
+    Torch's loop stops the workers and asks for the next rendezvous when `num_nodes_waiting` reports
+    new members, but counts the restart of a FAILED group against a budget, which here is the
+    operator's. So the agent reports a failed or superseded group as HEALTHY, with new members.
 
     `wait` gets a time in seconds, and raises what ends the rendezvous.
     """
@@ -53,11 +43,12 @@ class OperatorRendezvous(RendezvousHandler):
         wait: Callable[[float], None],
     ) -> None:
         self.taken = Round(0)  # 0: none
-        self.restart = RestartRequest()
+        self.broken = False  # a worker of the round has failed
+        self.restarts = False  # torch's loop is to ask for the next rendezvous
+        self.progress = progress
         self._client = client
         self._run_id = run_id
         self._store_port = store_port
-        self._progress = progress
         self.wait = wait
 
     def newer_round_known(self) -> bool:
@@ -67,7 +58,7 @@ class OperatorRendezvous(RendezvousHandler):
         """Whether a newer round lists this pod; after a failure, waits for a newer round first."""
         while self._client.reported.state == "failed" and not self.newer_round_known():
             self.wait(POLL_SECONDS)
-        return self._rank_in_newer_round() is not None
+        return self.newer_round_known() and self._client.newest.rank is not None
 
     def newer_round_is_orderly(self) -> bool:
         """Whether all members of this agent's round are alive."""
@@ -78,18 +69,17 @@ class OperatorRendezvous(RendezvousHandler):
 
     def next_rendezvous(self) -> RendezvousInfo:
         since = time.monotonic()
-        while (rank := self._rank_in_newer_round()) is None:
+        declared = self._client.newest
+        while declared.rank is None or declared.number <= self.taken.number:
             self._say_waiting()
             self.wait(POLL_SECONDS)
-        declared = self._client.newest
-        if (rank := declared.rank) is None:  # a still newer one came just now
-            return self.next_rendezvous()
-        restarted = self.taken.number > 0
-        self.taken, self.restart.broken = declared, False
+            declared = self._client.newest
+        rank, restarted = declared.rank, self.taken.number > 0
+        self.taken, self.broken = declared, False
         if rank == 0:
             self._store_port.lend(declared.store_port)
         # Before the report: the steps of the last round do not belong to this one.
-        self._progress.start_round()
+        self.progress.start_round()
         self._client.report(
             state="running",
             round=declared.number,
@@ -111,23 +101,16 @@ class OperatorRendezvous(RendezvousHandler):
         store = RendezvousStoreInfo(declared.store_address, declared.store_port)
         return RendezvousInfo(self.make_store(declared.size), rank, declared.size, store)
 
-    def note_started(self) -> None:
-        self._progress.note_started()
-
     def make_store(self, size: int) -> HashStore:
         """Returns a store that torch requires, but that nothing uses."""
         del size
         return HashStore()
 
     def num_nodes_waiting(self) -> int:
-        return int((self.restart.broken or self.newer_round_known()) and not self.restart.held)
+        return int(self.restarts)
 
     def get_backend(self) -> str:
         return BACKEND
-
-    @property
-    def use_agent_store(self) -> bool:
-        return False
 
     def is_closed(self) -> bool:
         return False
@@ -141,9 +124,6 @@ class OperatorRendezvous(RendezvousHandler):
     def shutdown(self) -> bool:
         """Does nothing: the end of an agent is not the end of the job."""
         return True
-
-    def _rank_in_newer_round(self) -> int | None:
-        return self._client.newest.rank if self.newer_round_known() else None
 
     def _say_waiting(self) -> None:
         state = self._client.reported.state

@@ -149,6 +149,9 @@ class TorchrunRendezvous(OperatorRendezvous):
     def make_store(self, size: int) -> HashStore:
         return _BarrierStore(self, size)
 
+    def num_nodes_waiting(self) -> int:
+        return int(self.newer_round_known())
+
     def succeeded(self) -> None:
         self._client.report(state="succeeded")
         logger.info("all workers have exited with 0; waiting for the verdict")
