@@ -33,15 +33,14 @@ def admitted(kind: str, message: Any) -> None:
 
 
 def a_client(progress: Progress) -> OperatorClient:
-    return OperatorClient(
+    client = OperatorClient(
         OperatorConnection("localhost", 1, ""),
         local_world_size=8,
         port=lambda: 29501,
         progress=lambda: progress.to_json(3.0),
-        on_news=lambda: None,
-        on_dump=lambda: None,
-        keeps_processes=lambda: True,
     )
+    client.keeps_processes = lambda: True
+    return client
 
 
 def as_json(value: Any) -> Any:

@@ -32,9 +32,8 @@ def a_client(port: int, token_file: str, authorities: str = "") -> tuple[Operato
         local_world_size=1,
         port=lambda: 29501,
         progress=dict,
-        on_news=lambda: news.append("round"),
-        on_dump=lambda: news.append("dump"),
     )
+    client.on_news, client.on_dump = lambda: news.append("round"), lambda: news.append("dump")
     return client, news
 
 

@@ -58,22 +58,8 @@ def launch(
     wakeup = Wakeup()
     tails = StderrTails()
     store_port = StorePort(settings.store_port)
-
-    def ask_for_stacks() -> None:
-        agent.ask_for_stacks()
-
-    def keeps_processes() -> bool:
-        return agent.keeps_processes()
-
-    client = prepare_client(
-        settings,
-        progress,
-        store_port,
-        local_world_size=config.nproc_per_node,
-        on_news=wakeup.ring,
-        on_dump=ask_for_stacks,
-        keeps_processes=keeps_processes,
-    )
+    client = prepare_client(settings, progress, store_port, config.nproc_per_node)
+    client.on_news = wakeup.ring
 
     def leave() -> None:
         client.leave()
@@ -130,6 +116,7 @@ def launch(
         start_method="forkserver",
         log_line_prefix_template=config.log_line_prefix_template,
     )
+    client.on_dump, client.keeps_processes = agent.ask_for_stacks, agent.keeps_processes
     signals.install()
     if timeouts.prepare_seconds is not None:
         client.report(state="preparing")  # before the first heartbeat

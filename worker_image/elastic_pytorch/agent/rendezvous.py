@@ -12,7 +12,7 @@ from torch.distributed.elastic.rendezvous import (
 
 from elastic_pytorch.agent.settings import Settings
 from elastic_pytorch.log import logger
-from elastic_pytorch.operator_link.checkpoint_watch import watch_for_checkpoints
+from elastic_pytorch.operator_link.checkpoint_watch import CheckpointWatch
 from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch.operator_link.rounds import Round
@@ -138,14 +138,7 @@ class OperatorRendezvous(RendezvousHandler):
 
 
 def prepare_client(
-    settings: Settings,
-    progress: ProgressReceiver,
-    store_port: StorePort,
-    *,
-    local_world_size: int,
-    on_news: Callable[[], None],
-    on_dump: Callable[[], None],
-    keeps_processes: Callable[[], bool] = lambda: False,
+    settings: Settings, progress: ProgressReceiver, store_port: StorePort, local_world_size: int
 ) -> OperatorClient:
     client = OperatorClient(
         OperatorConnection(
@@ -157,11 +150,10 @@ def prepare_client(
         local_world_size=local_world_size,
         port=lambda: store_port.number,
         progress=lambda: progress.current().to_json(time.monotonic()),
-        on_news=on_news,
-        on_dump=on_dump,
-        keeps_processes=keeps_processes,
     )
     progress.on_news = client.send_heartbeat
     if settings.checkpoint_path is not None:
-        watch_for_checkpoints(settings.checkpoint_path, client, progress)
+        CheckpointWatch(
+            settings.checkpoint_path, lambda: client.running_round, progress.note_checkpoints
+        ).start()
     return client

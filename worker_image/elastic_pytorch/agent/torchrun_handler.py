@@ -58,14 +58,8 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
     store_port = StorePort(settings.store_port)
-    client = prepare_client(
-        settings,
-        progress,
-        store_port,
-        local_world_size=_local_world_size(),
-        on_news=wakeup.ring,
-        on_dump=_dump_stacks,
-    )
+    client = prepare_client(settings, progress, store_port, _local_world_size())
+    client.on_news, client.on_dump = wakeup.ring, _dump_stacks
     handler = TorchrunRendezvous(
         client, wakeup, progress, run_id=settings.run_id, store_port=store_port
     )

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.operator_link.client import OperatorClient
-from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.wakeup import Rest
 
 SCAN_SECONDS = 0.2
@@ -93,14 +91,6 @@ def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple
             except OSError:  # it has just been removed
                 continue
     return left
-
-
-def watch_for_checkpoints(folder: Path, client: OperatorClient, progress: ProgressReceiver) -> None:
-    def report(count: int | None) -> None:
-        progress.note_checkpoints(count)
-        client.send_heartbeat()
-
-    CheckpointWatch(folder, lambda: client.running_round, report).start()
 
 
 class CheckpointWatch:

@@ -48,8 +48,7 @@ class NotedPlaces:
 class OperatorClient:
     """The operator's last answers, and the reports to it.
 
-    The link's thread calls `on_news` for a newer round or a verdict, and `on_dump` to request
-    stacks. `progress` returns JSON, and `port` the next store's port.
+    `progress` returns JSON, and `port` the next store's port.
     """
 
     def __init__(
@@ -59,10 +58,12 @@ class OperatorClient:
         local_world_size: int,
         port: Callable[[], int],
         progress: Callable[[], Any],
-        on_news: Callable[[], None],
-        on_dump: Callable[[], None],
-        keeps_processes: Callable[[], bool] = lambda: False,
     ) -> None:
+        # The link's thread calls them: for a newer round or a verdict, to request stacks, and for
+        # each heartbeat.
+        self.on_news: Callable[[], None] = lambda: None
+        self.on_dump: Callable[[], None] = lambda: None
+        self.keeps_processes: Callable[[], bool] = lambda: False
         self.newest = Round(0)  # 0: none
         self.verdict: Verdict | None = None
         # How long workers train on after SIGTERM, so that the operator can declare a round without
@@ -85,9 +86,6 @@ class OperatorClient:
         self._local_world_size = local_world_size
         self._port = port
         self._progress = progress
-        self._on_news = on_news
-        self._on_dump = on_dump
-        self._keeps_processes = keeps_processes
         self._dump: int | None = None
 
     @property
@@ -163,9 +161,9 @@ class OperatorClient:
         if nudged:
             self.send_heartbeat()
         if newer or ended:
-            self._on_news()
+            self.on_news()
         if dump:
-            self._on_dump()
+            self.on_dump()
 
     def heartbeat(self) -> dict[str, Any]:
         self.asked = False  # from here on, a change asks again
@@ -186,5 +184,5 @@ class OperatorClient:
             "failure": failure.to_json() if failure and state == "failed" else None,
             "places": self._places.to_json(reported.round),
             "givesUp": reported.gives_up,
-            "keepsProcesses": self._keeps_processes(),
+            "keepsProcesses": self.keeps_processes(),
         }

@@ -147,7 +147,8 @@ class ProgressReceiver:
             self._folder = SocketFolder("report")
         # For the workers' environment; empty: none could be made.
         self.path = self._folder.path if self._folder is not None else ""
-        # Called in a thread, at the first step of a round or when its group has formed.
+        # Called in a thread: at the first step of a round, when its group has formed, and with a
+        # new count of checkpoints.
         self.on_news: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._progress = Progress()
@@ -177,6 +178,7 @@ class ProgressReceiver:
     def note_checkpoints(self, count: int | None) -> None:
         with self._lock:
             self._progress = replace(self._progress, checkpoints=count)
+        self.on_news()
 
     def note_written(self, step: int, seconds: float) -> None:
         with self._lock:
