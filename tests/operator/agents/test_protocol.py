@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 from elastic_pytorch.failures.failure import Failure
-from elastic_pytorch.operator_link.client import OperatorClient
+from elastic_pytorch.operator_link.client import NotedPlaces, OperatorClient
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch.operator_link.rounds import RoundError, parse_round
 from elastic_pytorch.progress.receiver import Progress
@@ -71,7 +71,8 @@ def test_agent_sends_heartbeats_as_they_are_declared(progress: Progress) -> None
     first = as_json(client.heartbeat())
     failure = Failure(0, 1, 57, -9, 0.0, "ValueError", "boom", "traceback")
     client.report(state="failed", round=7, failure=failure, gives_up=True)
-    client.report_places([{"kind": "lock", "operation": "", "frame": "train.py:1"}])
+    places = [{"kind": "lock", "operation": "", "frame": "train.py:1"}]
+    client.report(places=NotedPlaces(0.0, places))
     failed = as_json(client.heartbeat())
     for beat in (first, failed):
         admitted("heartbeat", beat)

@@ -8,6 +8,7 @@ import signal
 import socket
 import tempfile
 import time
+from dataclasses import asdict
 from typing import Any
 
 from torch.distributed.elastic.agent.server import api
@@ -31,7 +32,7 @@ from elastic_pytorch.failures.failure import Failure, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
 from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, milliseconds
-from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
+from elastic_pytorch.operator_link.client import LEAVE_SECONDS, NotedPlaces, OperatorClient
 from elastic_pytorch.pod.group_variables import group_environment
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.temporary_folder import make_temporary_folder_again
@@ -85,7 +86,9 @@ class ElasticAgent(LocalElasticAgent):
         if prepare_seconds is None or self._rendezvous_handler.finds_group():
             super()._initialize_workers(worker_group, *args, **kwargs)
             return
-        self._client.report(state="preparing", round=0, rank=0, world_size=0, failure=None)
+        self._client.report(
+            state="preparing", round=0, rank=0, world_size=0, failure=None, places=None
+        )
         worker_group.workers = self._assign_worker_ranks(None, 0, 1, worker_group.spec)
         store: Any = self._rendezvous_handler.make_store(1)
         worker_group.store, worker_group.group_rank, worker_group.group_world_size = store, 0, 1  # type: ignore[assignment]
@@ -183,7 +186,8 @@ class ElasticAgent(LocalElasticAgent):
             self._stacks_wanted = False
             self._dump_stacks()
             places = self._processes.find_places() if self._processes else []
-            self._client.report_places([place.to_json() for place in places])
+            noted = NotedPlaces(time.monotonic(), [asdict(place) for place in places])
+            self._client.report(places=noted)
         if self._client.verdict is not None:
             return self._result_of_verdict(worker_group)
         handler = self._rendezvous_handler

@@ -87,6 +87,7 @@ class OperatorRendezvous(RendezvousHandler):
             world_size=declared.size,
             restarts=self._client.reported.restarts + restarted,
             failure=None,
+            places=None,
         )
         logger.info(
             "round %d: rank %d of %d, store %s:%d, waited %.3f s; %s",

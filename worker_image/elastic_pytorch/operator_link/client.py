@@ -22,6 +22,15 @@ State = Literal["preparing", "ready", "running", "stopping", "failed", "succeede
 
 
 @dataclass(frozen=True, slots=True)
+class NotedPlaces:
+    read_at: float  # monotonic seconds
+    places: Sequence[Mapping[str, str]]  # by local rank
+
+    def to_json(self) -> dict[str, Any]:
+        return {"ageSeconds": time.monotonic() - self.read_at, "byLocalRank": list(self.places)}
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedState:
     state: State = "ready"
     round: int = 0
@@ -31,18 +40,7 @@ class ReportedState:
     failure: Failure | None = None
     # The agent's torchrun has spent its own budget of failures, and ends.
     gives_up: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NotedPlaces:
-    round: int
-    read_at: float  # monotonic seconds
-    places: Sequence[Mapping[str, str]]  # by local rank
-
-    def to_json(self, round_number: int) -> dict[str, Any] | None:
-        if round_number != self.round:
-            return None
-        return {"ageSeconds": time.monotonic() - self.read_at, "byLocalRank": list(self.places)}
+    places: NotedPlaces | None = None  # of the main threads in this round
 
 
 class OperatorClient:
@@ -81,7 +79,6 @@ class OperatorClient:
         self.connection = connection
         self.reported = ReportedState()
         self._peer_stopped_in = 0
-        self._places = NotedPlaces(-1, 0.0, ())
         self._incarnation = secrets.token_hex(8)
         self._local_world_size = local_world_size
         self._port = port
@@ -101,11 +98,6 @@ class OperatorClient:
         """Only for the main thread."""
         self.reported = replace(self.reported, **changes)
         self.changes += 1
-        self.send_heartbeat()
-
-    def report_places(self, places: Sequence[Mapping[str, str]]) -> None:
-        """Only for the main thread."""
-        self._places = NotedPlaces(self.reported.round, time.monotonic(), places)
         self.send_heartbeat()
 
     def stop(self) -> None:
@@ -167,9 +159,10 @@ class OperatorClient:
 
     def heartbeat(self) -> dict[str, Any]:
         self.asked = False  # from here on, a change asks again
-        reported, failure = self.reported, self.reported.failure
+        reported = self.reported  # the main thread may replace it meanwhile
         # The operator needs to know that the work is done, more than that this agent leaves.
         state = "leaving" if self.leaving and reported.state != "succeeded" else reported.state
+        failure = reported.failure if state == "failed" else None
         return {
             "incarnation": self._incarnation,
             "state": state,
@@ -181,8 +174,8 @@ class OperatorClient:
             "port": self._port(),
             "restarts": reported.restarts,
             "progress": self._progress(),
-            "failure": failure.to_json() if failure and state == "failed" else None,
-            "places": self._places.to_json(reported.round),
+            "failure": failure.to_json() if failure else None,
+            "places": places.to_json() if (places := reported.places) else None,
             "givesUp": reported.gives_up,
             "keepsProcesses": self.keeps_processes(),
         }

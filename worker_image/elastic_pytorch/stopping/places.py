@@ -69,9 +69,6 @@ class StackSite:
     operation: str = ""
     frame: str = ""  # the innermost of the user's script, as `train.py:41 load`
 
-    def to_json(self) -> dict[str, str]:
-        return {"kind": self.kind, "operation": self.operation, "frame": self.frame}
-
 
 def place_of(stack: str, kernel_wait: str = "") -> StackSite:
     """Classifies a main thread by its stack in faulthandler's format, innermost call first.
