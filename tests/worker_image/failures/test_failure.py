@@ -105,18 +105,22 @@ def test_redirected_stderr_serves_as_traceback(tmp_path: Path) -> None:
     assert failed(-6, stderr_file=str(stderr)).message == "killed by SIGABRT\nterminate called"
 
 
-def test_the_termination_message_begins_with_the_message(tmp_path: Path) -> None:
+def test_the_termination_message_begins_with_the_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = tmp_path / "termination-log"
+    monkeypatch.setenv("ELASTIC_PYTORCH_TERMINATION_LOG", str(log))
     log.write_text("what was there before " * 1000)
-    write_termination_message(str(log), "ValueError: ü boom", "ä" * 5000 + "\nValueError: ü boom\n")
+    write_termination_message("ValueError: ü boom", "ä" * 5000 + "\nValueError: ü boom\n")
     written = log.read_bytes()
     assert len(written) <= 4096
     assert written.decode().startswith("ValueError: ü boom\nä")
     assert written.decode().endswith("ValueError: ü boom")
 
 
-def test_no_termination_log_is_made(tmp_path: Path) -> None:
-    write_termination_message(str(tmp_path / "nothing"), "message")
+def test_no_termination_log_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELASTIC_PYTORCH_TERMINATION_LOG", str(tmp_path / "nothing"))
+    write_termination_message("message")
     assert not (tmp_path / "nothing").exists()
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from elastic_pytorch.agent.settings import SettingsError, read_settings
-from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, CannotStartError, lack
+from elastic_pytorch.agent.start_faults import CannotStartError, end_of_no_more_use, lack
 from elastic_pytorch.agent.torch_names import check_torch
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.log import logger, start_logging
@@ -45,12 +45,11 @@ CANNOT_RUN = 2
 def main(argv: Sequence[str]) -> int:
     began = time.monotonic()
     start_logging()
-    termination_log = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")
     _forget_working_directory()
     try:
         choose_temporary_folder(candidates(os.environ, str(Path.cwd())))
     except TemporaryFolderError as error:
-        return _of_no_more_use(termination_log, str(error))
+        return end_of_no_more_use(str(error))
     limit_threads(argv)
     raise_open_files()
     progress = ProgressReceiver()
@@ -67,25 +66,19 @@ def main(argv: Sequence[str]) -> int:
         return launch(argv, settings, progress, pod_server, began)
     except SettingsError as error:
         logger.error("%s", error)
-        write_termination_message(termination_log, str(error))
+        write_termination_message(str(error))
         return CANNOT_RUN
     except CannotStartError as error:
-        return _of_no_more_use(termination_log, str(error))
+        return end_of_no_more_use(str(error))
     except Exception as error:
         if lacking := lack(error):
-            return _of_no_more_use(termination_log, f"the agent cannot go on: {error}; {lacking}")
+            return end_of_no_more_use(f"the agent cannot go on: {error}; {lacking}")
         logger.exception("the agent has failed")
-        write_termination_message(termination_log, f"{type(error).__name__}: {error}")
+        write_termination_message(f"{type(error).__name__}: {error}")
         return 1
     finally:
         pod_server.close()
         progress.close()
-
-
-def _of_no_more_use(termination_log: str, reason: str) -> int:
-    logger.error("end: %s", reason)
-    write_termination_message(termination_log, reason)
-    return OF_NO_MORE_USE
 
 
 def _end(code: int) -> NoReturn:

@@ -111,8 +111,9 @@ class ElasticAgent(LocalElasticAgent):
         if self._preparation.late:
             self._dump_stacks()
             time.sleep(STACKS_SECONDS)
+        self.failure = failure
         self._client.report(state="failed", failure=failure)
-        raise PreparationError(failure)
+        raise PreparationError(failure.message)
 
     def keeps_processes(self) -> bool:
         """Whether the workers can join another group without a restart. Safe in any thread."""

@@ -20,7 +20,7 @@ from elastic_pytorch.agent.preparation import PreparationError
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous, prepare_client
 from elastic_pytorch.agent.settings import Settings, SettingsError, read_timeouts
 from elastic_pytorch.agent.signals import HANDLED, Signals, wait_for_disk
-from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, check_log_folder
+from elastic_pytorch.agent.start_faults import check_log_folder, end_of_no_more_use
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.failures.oom_kills import tell_group_kill
 from elastic_pytorch.log import logger
@@ -122,7 +122,7 @@ def launch(
         client.report(state="preparing")  # before the first heartbeat
     start_link(client)
     try:
-        exit_code = _run(agent, client, settings)
+        exit_code = _run(agent, client)
     finally:
         if (
             wait_for_disk(pod_server, signals, settings.grace_seconds)
@@ -133,19 +133,15 @@ def launch(
         client.stop()
         store_port.close()
         tails.close()
-    if exit_code is not None:
-        return exit_code
-    logger.info("end: the job is %s", client.verdict)
-    if client.verdict == "complete":
-        return 0
-    if agent.failure is not None:
-        write_termination_message(
-            settings.termination_log, agent.failure.message, agent.failure.traceback
-        )
-    return 1
+    if exit_code is None:
+        logger.info("end: the job is %s", client.verdict)
+        exit_code = 0 if client.verdict == "complete" else 1
+    if exit_code == 1 and agent.failure is not None:
+        write_termination_message(agent.failure.message, agent.failure.traceback)
+    return exit_code
 
 
-def _run(agent: ElasticAgent, client: OperatorClient, settings: Settings) -> int | None:
+def _run(agent: ElasticAgent, client: OperatorClient) -> int | None:
     """Returns the exit code; None: the operator's verdict decides."""
     try:
         agent.run()
@@ -156,20 +152,12 @@ def _run(agent: ElasticAgent, client: OperatorClient, settings: Settings) -> int
     except PreparationError as error:
         client.flush(FLUSH_SECONDS)
         logger.error("end: failed before its workers had a group: %s", error)
-        write_termination_message(
-            settings.termination_log, error.failure.message, error.failure.traceback
-        )
         return 1
     except UnkillableError as error:
         # At once, as if the node had died: an orderly end would wait for the process. The operator
         # replaces a silent pod on another node.
-        reason = (
-            f"{error}: it hangs in the kernel, most likely in a driver, "
-            "and its pod is of no more use"
-        )
-        logger.error("end: %s", reason)
-        write_termination_message(settings.termination_log, reason)
-        os._exit(OF_NO_MORE_USE)
+        reason = "it hangs in the kernel, most likely in a driver, and its pod is of no more use"
+        os._exit(end_of_no_more_use(f"{error}: {reason}"))
     return None
 
 

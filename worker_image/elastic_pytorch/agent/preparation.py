@@ -17,9 +17,7 @@ TIMED_OUT = "PreparationTimeout"
 
 
 class PreparationError(Exception):
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
+    pass
 
 
 class Preparation:

@@ -30,7 +30,6 @@ class Settings:
     grace_seconds: float
     store_port: int  # the first that is tried for the store of a round
     preload: tuple[str, ...]  # modules to import with torch before any worker starts
-    termination_log: str
     # For workers that can join another group in their process to notice a lost peer.
     rest_seconds: float
     checkpoint_path: Path | None
@@ -97,7 +96,6 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
             for name in environ.get("ELASTIC_PYTORCH_PRELOAD", "").split(",")
             if name.strip()
         ),
-        termination_log=environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log"),
         prepare_seconds=number("ELASTIC_PYTORCH_PREPARE_SECONDS", 0) or None,
         unit_replicas=count(UNIT_REPLICAS),
         checkpoint_path=Path(checkpoint_path) if checkpoint_path else None,

@@ -6,6 +6,8 @@ import signal
 from pathlib import Path
 
 from elastic_pytorch.agent.settings import SettingsError
+from elastic_pytorch.failures.failure import write_termination_message
+from elastic_pytorch.log import logger
 
 # The exit code of a pod that must be replaced. It is never the job's failure.
 OF_NO_MORE_USE = 128 + signal.SIGKILL
@@ -20,6 +22,12 @@ NO_THREAD = "can't start new thread"  # Python's words for EAGAIN
 
 class CannotStartError(Exception):
     """The pod cannot start workers, and must be replaced. The reason is not the script's."""
+
+
+def end_of_no_more_use(reason: str) -> int:
+    logger.error("end: %s", reason)
+    write_termination_message(reason)
+    return OF_NO_MORE_USE
 
 
 def lack(error: BaseException) -> str:

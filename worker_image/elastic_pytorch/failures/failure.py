@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import signal
 import time
@@ -108,8 +109,9 @@ def bounded(failure: Failure) -> Failure:
     return replace(failure, message=_head(failure.message, MAX_MESSAGE_BYTES), traceback=traceback)
 
 
-def write_termination_message(path: str, message: str, traceback: str = "") -> None:
+def write_termination_message(message: str, traceback: str = "") -> None:
     """Does nothing if there is no such file."""
+    path = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")
     head = _head(message.strip(), MAX_TERMINATION_BYTES // 2)
     room = MAX_TERMINATION_BYTES - len(head.encode()) - 1
     text = f"{head}\n{_tail(traceback.strip(), room)}".strip()
