@@ -9,7 +9,6 @@ import importlib.util
 import os
 import runpy
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -43,10 +42,6 @@ if __name__ == "__main__":
     if importlib.util.find_spec("torch") is None and other is not None and other != sys.executable:
         os.execv(other, [other, here, *sys.argv[1:]])
     refuse_old_python()
-    from elastic_pytorch.agent.signals import end_at_once
-
-    # As process 1, this process would ignore SIGTERM for the seconds that importing torch takes.
-    signal.signal(signal.SIGTERM, end_at_once)
     # For workers that start in a new interpreter, and for their children.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     runpy.run_module("elastic_pytorch.agent", run_name="__main__", alter_sys=True)
