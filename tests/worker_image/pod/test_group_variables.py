@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import pytest
 from elastic_pytorch.pod.group_variables import (
     GROUP_VARIABLES,
@@ -44,9 +42,8 @@ def test_a_process_knows_its_unit(environ: dict[str, str], processes: int, numbe
 
 
 def test_all_that_depends_on_the_group_is_given() -> None:
-    worker = SimpleNamespace(global_rank=7, role_rank=7, world_size=12, role_world_size=12)
     given = group_environment(
-        worker, store=("10.0.0.1", 29500), local_world_size=2, unit_replicas=3
+        7, 12, store=("10.0.0.1", 29500), local_world_size=2, unit_replicas=3
     )
     assert given == {
         "MASTER_ADDR": "10.0.0.1",

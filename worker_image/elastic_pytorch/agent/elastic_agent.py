@@ -60,11 +60,14 @@ class ElasticAgent(LocalElasticAgent):
         wakeup: Wakeup,
         handover: Handover,
         timeouts: Timeouts,
-        **more: Any,
+        prefix_template: str | None,
     ) -> None:
-        prefix = "log_line_prefix_template"
-        more[prefix] = follow_ranks(more.get(prefix), self._rank_now)
-        super().__init__(spec, logs, **more)
+        super().__init__(
+            spec,
+            logs,
+            start_method="forkserver",
+            log_line_prefix_template=follow_ranks(prefix_template, self._rank_now),
+        )
         self.failure: Failure | None = None
         self._rendezvous_handler = rendezvous
         self._client = client
@@ -76,7 +79,6 @@ class ElasticAgent(LocalElasticAgent):
         self._timeouts = timeouts
         self._processes: WorkerProcesses | None = None
         self._start_error: OSError | None = None
-        self._failures = 0
         self._local_failures = LocalFailures()
         self._oom_kills = OomKills()
         self._preparation: Preparation | None = None
@@ -150,8 +152,6 @@ class ElasticAgent(LocalElasticAgent):
         self._handover.start_round()
         self._local_failures = LocalFailures()
         self._oom_kills.happened()  # forgets kills of earlier rounds
-        # TORCHELASTIC_RESTART_COUNT is the difference of the two. The operator has the budget.
-        self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
         make_temporary_folder_again()
         try:
@@ -225,19 +225,20 @@ class ElasticAgent(LocalElasticAgent):
         pids = self._processes.pids
         self._rendezvous(worker_group)
         self._local_failures = LocalFailures()
-        if self._processes.exit_codes():  # they may have waited for the round for hours
+        gone = bool(self._processes.exit_codes())  # they may have waited for the round for hours
+        if gone:
             logger.info("a worker that waited is gone: all are started again")
             self._shutdown()
             pids = self._start_workers(worker_group)
-            for worker in worker_group.workers:
-                worker.id = pids.get(worker.local_rank)
-            return
         for worker in worker_group.workers:
-            worker.id = pids[worker.local_rank]
+            worker.id = pids.get(worker.local_rank)
+        if gone:
+            return
         taken = self._rendezvous_handler.taken
         environments = {
             worker.id: group_environment(
-                worker,
+                worker.global_rank,
+                worker.world_size,
                 store=(taken.store_address, taken.store_port),
                 local_world_size=worker_group.spec.local_world_size,
                 unit_replicas=self._logs.unit_replicas,
@@ -309,7 +310,8 @@ class ElasticAgent(LocalElasticAgent):
 
     def _report_failure(self, failure: Failure, *others: Failure) -> None:
         self.failure = failure
-        self._failures += 1
+        # Only for TORCHELASTIC_RESTART_COUNT: the operator has the budget.
+        self._remaining_restarts -= 1
         self._rendezvous_handler.broken = True
         if self._signals.received is None:
             self._client.report(state="failed", failure=failure)

@@ -113,8 +113,7 @@ def launch(
         signals=signals,
         wakeup=wakeup,
         timeouts=timeouts,
-        start_method="forkserver",
-        log_line_prefix_template=config.log_line_prefix_template,
+        prefix_template=config.log_line_prefix_template,
     )
     client.on_dump, client.keeps_processes = agent.ask_for_stacks, agent.keeps_processes
     signals.install()

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from typing import Protocol
 
 UNIT_REPLICAS = "ELASTIC_PYTORCH_UNIT_REPLICAS"  # set by the operator: the pods of a unit
 UNIT, UNITS, UNIT_RANK = (
@@ -29,27 +28,21 @@ GROUP_VARIABLES = frozenset(
 )
 
 
-class GroupWorker(Protocol):
-    global_rank: int
-    role_rank: int
-    world_size: int
-    role_world_size: int
-
-
 def group_environment(
-    worker: GroupWorker, *, store: tuple[str, int], local_world_size: int, unit_replicas: int
+    rank: int, world_size: int, *, store: tuple[str, int], local_world_size: int, unit_replicas: int
 ) -> dict[str, str]:
+    """A pod's workers are all of one role."""
     address, port = store
     return {
         "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
-        "RANK": str(worker.global_rank),
-        "ROLE_RANK": str(worker.role_rank),
-        "GROUP_RANK": str(worker.global_rank // local_world_size),
-        "WORLD_SIZE": str(worker.world_size),
-        "ROLE_WORLD_SIZE": str(worker.role_world_size),
-        "GROUP_WORLD_SIZE": str(worker.world_size // local_world_size),
-        **unit_variables(worker.global_rank, worker.world_size, unit_replicas * local_world_size),
+        "RANK": str(rank),
+        "ROLE_RANK": str(rank),
+        "GROUP_RANK": str(rank // local_world_size),
+        "WORLD_SIZE": str(world_size),
+        "ROLE_WORLD_SIZE": str(world_size),
+        "GROUP_WORLD_SIZE": str(world_size // local_world_size),
+        **unit_variables(rank, world_size, unit_replicas * local_world_size),
     }
 
 
