@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any, Protocol
 
-from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOST_PEER, PARKED
+from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOST_PEER, PARKED, Message
+from elastic_pytorch.pod.server import PodServer
 
 # For a step boundary that is not urgent: two steps, and a checkpoint that takes minutes.
 UNHURRIED_SECONDS = 300.0
@@ -69,19 +69,10 @@ def choose_way(
     return Way.RESTART
 
 
-class Server(Protocol):
-    on_message: Callable[[int, dict[str, Any]], None]
-
-    def broadcast(self, message: dict[str, Any] | None) -> None:
-        """Sends a message to all workers, including later ones, until replaced; None clears it."""
-
-    def send(self, pid: int, message: dict[str, Any]) -> None: ...
-
-
 class Handover:
     def __init__(
         self,
-        server: Server,
+        server: PodServer,
         on_news: Callable[[], None],
         boundary_seconds: float,
         rest_seconds: float,
@@ -94,7 +85,7 @@ class Handover:
         self._clock = clock
         self._lock = threading.Lock()
         self._reports: dict[int, WorkerReport] = {}
-        self._announced: tuple[int, bool, bool] | None = None  # newer round, orderly, leaves
+        self._announced: Message | None = None
         self._since = 0.0
         self._idle_since: float | None = None
         self._urgent_since: float | None = None
@@ -121,14 +112,13 @@ class Handover:
         """
         now = self._clock()
         workers = self._of(pids)
-        change = (newer_round or 0, orderly and newer_round is not None, leaves)
+        orderly = orderly and newer_round is not None
+        change = {"kind": CHANGE, "round": newer_round or 0, "orderly": orderly, "leaves": leaves}
         if change != self._announced:
-            if self._announced is None or (self._announced[1] and not change[1]):
+            if self._announced is None or (self._announced["orderly"] and not orderly):
                 self._since = now
             self._announced = change
-            self._server.broadcast(
-                {"kind": CHANGE, "round": change[0], "orderly": change[1], "leaves": change[2]}
-            )
+            self._server.broadcast(change)
         if urgent and self._urgent_since is None:
             self._urgent_since = now
         if not all(worker.is_idle for worker in workers):
@@ -180,7 +170,7 @@ class Handover:
         with self._lock:
             return [self._reports.get(pid, WorkerReport()) for pid in pids]
 
-    def _receive(self, pid: int, message: dict[str, Any]) -> None:
+    def _receive(self, pid: int, message: Message) -> None:
         with self._lock:
             report = self._reports.get(pid, WorkerReport())
             kind = message.get("kind")

@@ -114,6 +114,7 @@ class PodServer:
             pass
 
     def broadcast(self, message: Message | None) -> None:
+        """Sends a message to all workers, including later ones, until replaced; None clears it."""
         with self._lock:
             self._broadcast = message
             if message is not None:
