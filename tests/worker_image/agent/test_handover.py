@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import pytest
@@ -182,3 +183,11 @@ def test_lost_peer_is_told_with_its_local_rank() -> None:
     assert handover.lost_peers({0: 70, 1: 71}) == {}
     handover.hear(71, "lostPeer", message="RuntimeError: reset")
     assert handover.lost_peers({0: 70, 1: 71}) == {1: "RuntimeError: reset"}
+
+
+def test_lost_peer_s_long_words_leave_room_for_the_rest_of_a_heartbeat() -> None:
+    handover = Timed()
+    handover.hear(70, "lostPeer", message="\U0001f525" * 4000)
+    [told] = handover.lost_peers({0: 70}).values()
+    # As the message and as the name of the exception, of 64 KiB at most.
+    assert len(json.dumps([told, told])) < 32 * 1024

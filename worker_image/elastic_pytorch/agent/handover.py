@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from elastic_pytorch.failures.failure import MAX_MESSAGE_BYTES
 from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOST_PEER, PARKED, Message
 from elastic_pytorch.pod.server import PodServer
 
@@ -182,7 +183,7 @@ class Handover:
             elif kind == LEFT:
                 report = replace(report, left=True)
             elif kind == LOST_PEER:
-                lost_peer = str(message.get("message") or "a peer is lost")
+                lost_peer = str(message.get("message") or "a peer is lost")[:MAX_MESSAGE_BYTES]
                 report = replace(report, lost_peer=lost_peer)
             else:
                 return
