@@ -186,3 +186,14 @@ def test_count_of_processes_that_there_is_not_is_an_error(wanted: str, words: st
 def test_signals_without_sigterm_are_refused() -> None:
     with pytest.raises(SettingsError, match="must contain SIGTERM"):
         parse_options(["--signals-to-handle=SIGINT", "train.py"])
+
+
+def test_torch_s_own_variable_of_the_time_to_stop_stands_for_the_option(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7")
+    assert parse_options(["train.py"]).shutdown_timeout == 7
+    assert parse_options(["--shutdown-timeout=5", "train.py"]).shutdown_timeout == 5
+    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "soon")
+    with pytest.raises(SettingsError, match="shutdown.timeout: invalid int value: 'soon'"):
+        parse_options(["train.py"])

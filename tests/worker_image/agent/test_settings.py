@@ -62,4 +62,5 @@ def test_workers_prepare_where_they_can_wait_for_their_group(
 ) -> None:
     monkeypatch.setenv("ELASTIC_PYTORCH_LOCAL_SOCKET", socket)
     settings = read_settings(ENVIRON | {"ELASTIC_PYTORCH_PREPARE_SECONDS": "60"})
-    assert read_timeouts(settings, SimpleNamespace(warm=warm), 0.1).prepare_seconds == seconds
+    options = SimpleNamespace(warm=warm, shutdown_timeout=None)
+    assert read_timeouts(settings, options, 0.1).prepare_seconds == seconds

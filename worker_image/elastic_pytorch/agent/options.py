@@ -16,20 +16,19 @@ from elastic_pytorch.processes.run_script import MODULE, SCRIPT
 
 MONITOR_SECONDS = 0.05
 
+# By option: what decides, and what torchrun's own reading expects in its place, but nothing uses.
 DECIDED = {
-    "nnodes": "spec.replicas, spec.minReplicas and spec.maxReplicas of the job",
-    "node_rank": "the operator, for each round",
-    "standalone": "spec.replicas: 1 of the job",
-    "rdzv_backend": "spec.rendezvous.backend of the job",
-    "rdzv_endpoint": "spec.rendezvous of the job",
-    "rdzv_id": "the job's UID",
-    "rdzv_conf": "spec.rendezvous of the job",
-    "master_addr": "the operator: rank 0's address of each round",
-    "master_port": "spec.rendezvous.port of the job",
-    "local_addr": "the operator: each pod's own address",
+    "nnodes": ("spec.replicas, spec.minReplicas and spec.maxReplicas of the job", "1:1"),
+    "node_rank": ("the operator, for each round", 0),
+    "standalone": ("spec.replicas: 1 of the job", False),
+    "rdzv_backend": ("spec.rendezvous.backend of the job", BACKEND),
+    "rdzv_endpoint": ("spec.rendezvous of the job", "operator"),
+    "rdzv_id": ("the job's UID", ""),
+    "rdzv_conf": ("spec.rendezvous of the job", ""),
+    "master_addr": ("the operator: rank 0's address of each round", ""),
+    "master_port": ("spec.rendezvous.port of the job", 0),
+    "local_addr": ("the operator: each pod's own address", None),
 }
-
-
 LAUNCHERS = ("python", "python3", "torchrun")  # the `args` of a job follow these
 # Options of newer releases of torch, which the agent implements itself with any torch.
 CARRIED_OUT = {"shutdown_timeout": int, "signals_to_handle": str}
@@ -67,6 +66,8 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
             parser.add_argument(
                 *spellings, type=kind, default=os.environ.get(f"PET_{name.upper()}")
             )
+    if "PET_SHUTDOWN_TIMEOUT" not in os.environ:
+        parser.set_defaults(shutdown_timeout=os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT"))
     for problem in unknown_variables(known):
         raise SettingsError(problem)
     untouched = object()
@@ -76,12 +77,13 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     if "PET_MONITOR_INTERVAL" not in os.environ:
         parser.set_defaults(monitor_interval=MONITOR_SECONDS)
     options = parser.parse_args(list(argv))
-    for name, decider in DECIDED.items():
+    for name, (decider, expected) in DECIDED.items():
         if getattr(options, name, untouched) is not untouched:
             raise SettingsError(
                 f"--{name.replace('_', '-')} is not for the command line: "
                 f"it is decided by {decider}"
             )
+        setattr(options, name, expected)
     if options.training_script in LAUNCHERS and not options.no_python:
         raise SettingsError(
             f'args begin with what would follow {options.training_script}: write ["train.py"], '
@@ -103,19 +105,6 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         )
     if options.monitor_interval <= 0:
         raise SettingsError("--monitor-interval must be more than 0")
-    # Torchrun's own reading of the options expects these, but nothing uses them.
-    vars(options).update(
-        nnodes="1:1",
-        node_rank=0,
-        standalone=False,
-        rdzv_backend=BACKEND,
-        rdzv_endpoint="operator",
-        rdzv_id="",
-        rdzv_conf="",
-        master_addr="",
-        master_port=0,
-        local_addr=None,
-    )
     # A script for this interpreter, as if it was given by its path. It overrides --no-python.
     if options.run_path:
         options.run_path = options.no_python = False

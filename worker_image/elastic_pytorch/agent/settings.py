@@ -110,9 +110,11 @@ class Timeouts:
 
 
 def read_timeouts(settings: Settings, options: Any, monitor_seconds: float) -> Timeouts:
-    return Timeouts(
-        monitor_seconds, _stop_seconds(settings, options), _prepare_seconds(settings, options)
-    )
+    """Torchrun's option can only shorten the time to stop."""
+    stop_seconds = settings.stop_seconds
+    if options.shutdown_timeout is not None:
+        stop_seconds = min(stop_seconds, options.shutdown_timeout)
+    return Timeouts(monitor_seconds, stop_seconds, _prepare_seconds(settings, options))
 
 
 def _prepare_seconds(settings: Settings, options: Any) -> float | None:
@@ -130,11 +132,3 @@ def _prepare_seconds(settings: Settings, options: Any) -> float | None:
         )
         return None
     return settings.prepare_seconds
-
-
-def _stop_seconds(settings: Settings, options: Any) -> float:
-    """Torchrun's option can only shorten the time of the settings."""
-    wanted = getattr(options, "shutdown_timeout", None)
-    if wanted is None:
-        wanted = os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT")
-    return settings.stop_seconds if wanted is None else min(settings.stop_seconds, float(wanted))
