@@ -29,7 +29,7 @@ from elastic_pytorch.operator_link.stream_link import start_link
 from elastic_pytorch.processes.limits import raise_open_files
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
-from elastic_pytorch.stopping.stacks import COLD_START, children, dump_stacks
+from elastic_pytorch.stopping.stacks import children, cold_start_path, dump_stacks
 from elastic_pytorch.wakeup import Wakeup
 
 BARRIER_KEY = "torchelastic/agent/terminal_state"
@@ -50,9 +50,7 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     # store that does not exist here.
     os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
     _warn_of_unknown_options()
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [COLD_START, os.environ.get("PYTHONPATH")])
-    )
+    os.environ["PYTHONPATH"] = cold_start_path()
     wakeup = Wakeup()
     progress = ProgressReceiver()
     if progress.path:

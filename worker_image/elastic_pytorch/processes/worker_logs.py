@@ -1,7 +1,6 @@
 """Configures each worker's environment, stderr and stack dumps, at torch's hook for output."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +14,7 @@ from torch.distributed.elastic.multiprocessing.tail_log import TailLog
 from elastic_pytorch.pod.group_variables import GROUP_VARIABLES, unit_variables
 from elastic_pytorch.pod.preparation import PREPARING
 from elastic_pytorch.processes.stderr_tail import STDERR, StderrTails
-from elastic_pytorch.stopping.stacks import COLD_START
+from elastic_pytorch.stopping.stacks import cold_start_path
 
 
 class WorkerLogs(LogsSpecs):
@@ -45,9 +44,7 @@ class WorkerLogs(LogsSpecs):
                     environment.pop(name, None)
                 environment[PREPARING] = "1"
             if not self._warm:
-                environment["PYTHONPATH"] = os.pathsep.join(
-                    filter(None, [COLD_START, os.environ.get("PYTHONPATH")])
-                )
+                environment["PYTHONPATH"] = cold_start_path()
             if destinations.stderrs.get(local_rank):
                 continue
             path = self.tails.path(local_rank)

@@ -15,9 +15,13 @@ from pathlib import Path
 from elastic_pytorch.log import logger
 
 DUMP_SIGNAL = signal.SIGRTMIN + 10
-# In PYTHONPATH of a worker that starts in a new interpreter.
-COLD_START = str(Path(__file__).parent / "cold_start")
 WRITE_SECONDS = 0.1  # for one worker's stacks, before the next one's
+
+
+def cold_start_path() -> str:
+    """PYTHONPATH of a worker that starts in a new interpreter."""
+    folder = str(Path(__file__).parent / "cold_start")
+    return os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
 
 
 def answer_dumps() -> None:
