@@ -9,7 +9,7 @@ from pathlib import Path
 from elastic_pytorch.stopping.answers import ANSWER_HEAD, STACK_HEAD, STACK_SIGNAL
 from elastic_pytorch.stopping.observation import memory_path, signal_main_thread
 from elastic_pytorch.stopping.places import StackSite, place_of
-from elastic_pytorch.stopping.stacks import children, handles, stat_fields
+from elastic_pytorch.stopping.stacks import answering, stat_fields
 
 WAIT_SECONDS = 1.0  # a stopped process never writes its stack
 _STATES = {"T": StackSite("stopped"), "t": StackSite("stopped"), "D": StackSite("kernel")}
@@ -50,12 +50,11 @@ def find_places(workers: Iterable[int]) -> dict[int, StackSite]:
 
 def _memory_of(worker: int) -> tuple[int, int] | None:
     """The process that answers for a worker, and its opened memory file."""
-    if handles(worker, STACK_SIGNAL):
+    for pid in answering(worker, STACK_SIGNAL):
         with contextlib.suppress(OSError):
-            if path := memory_path(worker):
-                return worker, os.open(path, os.O_RDONLY)
-        return None
-    return next(filter(None, map(_memory_of, children(worker))), None)
+            if path := memory_path(pid):
+                return pid, os.open(path, os.O_RDONLY)
+    return None
 
 
 def _without_stack(pid: int) -> StackSite:

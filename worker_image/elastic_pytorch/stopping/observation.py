@@ -19,7 +19,7 @@ from elastic_pytorch.stopping.answers import (
     STACK_HEAD,
     STACK_SIGNAL,
 )
-from elastic_pytorch.stopping.stacks import children, handles, stat_fields
+from elastic_pytorch.stopping.stacks import answering, handles, stat_fields
 from elastic_pytorch.stopping.stuck import GAP_SECONDS, MainThread, Observation
 
 # Between two observations, at first: the time to write a stack on a busy machine.
@@ -39,9 +39,12 @@ class StopObserver:
     """
 
     def __init__(self, workers: Iterable[int], death_signal: signal.Signals) -> None:
-        self._processes = [
-            process for worker in workers for process in _answering(worker, death_signal)
-        ]
+        self._processes: list[_Process] = []
+        for worker in workers:
+            for pid in answering(worker, STACK_SIGNAL, ANSWER_SIGNAL):
+                with contextlib.suppress(OSError):
+                    if handles(pid, death_signal) and (path := memory_path(pid)):
+                        self._processes.append(_Process(pid, path))
         for process in self._processes:
             process.ask_stack()
             # Asked after the signal, a process may hang in its handler, and would never answer.
@@ -131,16 +134,6 @@ class _Process:
         with contextlib.suppress(OSError):
             if handles(self.pid, number) and MEMORY_NAME in str(Path(self._link).readlink()):
                 signal_main_thread(self.pid, number)
-
-
-def _answering(pid: int, death_signal: signal.Signals) -> list[_Process]:
-    if not handles(pid, STACK_SIGNAL, ANSWER_SIGNAL):
-        return [process for child in children(pid) for process in _answering(child, death_signal)]
-    if handles(pid, death_signal):
-        with contextlib.suppress(OSError):
-            if path := memory_path(pid):
-                return [_Process(pid, path)]
-    return []
 
 
 def memory_path(pid: int) -> str:

@@ -30,17 +30,16 @@ def answer_dumps() -> None:
 
 
 def dump_stacks(workers: Mapping[int, str]) -> None:
-    """Of a worker without Python, such as a shell script, its descendants count."""
     logger.info(
         "asked for stacks of %d workers: pids %s", len(workers), " ".join(map(str, workers))
     )
     for worker, name in workers.items():
-        answering = _answering(worker)
-        if not answering:
+        answers = answering(worker, DUMP_SIGNAL)
+        if not answers:
             logger.warning(
                 "no stacks of %s: pid %d is no Python that was started to answer", name, worker
             )
-        for pid in answering:
+        for pid in answers:
             logger.info("stacks of %s, pid %d:", name, pid)
             with contextlib.suppress(OSError):  # it has just ended
                 os.kill(pid, DUMP_SIGNAL)
@@ -65,10 +64,14 @@ def stat_fields(process: str) -> list[str]:
     return stat.rpartition(")")[2].split()
 
 
-def _answering(pid: int) -> list[int]:
-    if handles(pid, DUMP_SIGNAL):
+def answering(pid: int, *numbers: int) -> list[int]:
+    """A process, or else its first descendants, with handlers of all these signals.
+
+    The process may be a shell script that runs Python.
+    """
+    if handles(pid, *numbers):
         return [pid]
-    return [descendant for child in children(pid) for descendant in _answering(child)]
+    return [found for child in children(pid) for found in answering(child, *numbers)]
 
 
 def handles(pid: int, *numbers: int) -> bool:
