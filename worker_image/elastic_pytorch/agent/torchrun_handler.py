@@ -7,6 +7,7 @@ only at torchrun's end how a worker failed.
 import contextlib
 import os
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -173,7 +174,9 @@ class _BarrierStore(HashStore):
 
 
 def _dump_stacks() -> None:
-    dump_stacks({pid: f"rank {_rank(pid)}" for pid in children(os.getpid())})
+    """In a thread, as each worker takes a tenth of a second, and heartbeats go on meanwhile."""
+    workers = {pid: f"rank {_rank(pid)}" for pid in children(os.getpid())}
+    threading.Thread(target=dump_stacks, args=(workers,), daemon=True).start()
 
 
 def _rank(pid: int) -> str:
