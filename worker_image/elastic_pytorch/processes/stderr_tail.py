@@ -8,11 +8,12 @@ import os
 import selectors
 import sys
 import threading
+from typing import NamedTuple
 
 from elastic_pytorch.failures.last_words import MAX_STDERR_BYTES
 
 STDERR = "ELASTIC_PYTORCH_STDERR"  # where a warm worker's stderr goes
-CHUNK_BYTES = 64 * 1024  # a pipe's capacity
+PIPE_BYTES = 1 << 20  # what a pipe holds at most, unless root wants more
 
 
 def attach() -> None:
@@ -24,13 +25,17 @@ def attach() -> None:
             os.close(pipe)
 
 
+class _Pipe(NamedTuple):
+    output: int
+    input: int  # of workers; open here, too, so that a worker's end is no end of file
+    tail: bytearray
+
+
 class StderrTails:
     """A pipe for each local rank, with a name only in /proc: anything may empty /tmp."""
 
     def __init__(self) -> None:
-        self._pipes: dict[int, int] = {}
-        self._ends: dict[int, int] = {}  # of workers
-        self._tails: dict[int, bytearray] = {}
+        self._pipes: dict[int, _Pipe] = {}
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
         self._unended: int | None = None  # the local rank whose last line here has no end
@@ -39,27 +44,21 @@ class StderrTails:
         if local_rank not in self._pipes:
             with contextlib.suppress(OSError):
                 self._open(local_rank)
-        return (
-            f"/proc/{os.getpid()}/fd/{self._ends[local_rank]}" if local_rank in self._pipes else ""
-        )
+        pipe = self._pipes.get(local_rank)
+        return "" if pipe is None else f"/proc/{os.getpid()}/fd/{pipe.input}"
 
     def start_round(self) -> None:
         with self._lock:
-            for local_rank in self._tails:
-                self._read(local_rank)
-                self._tails[local_rank].clear()
+            for local_rank in self._pipes:
+                self._read(local_rank).clear()
 
     def text(self, local_rank: int) -> str:
         with self._lock:
-            if local_rank not in self._pipes:
-                return ""
-            self._read(local_rank)
-            return self._tails[local_rank].decode(errors="replace")
+            return self._read(local_rank).decode(errors="replace")
 
     def end_line(self, local_rank: int) -> None:
         with self._lock:
-            if local_rank in self._pipes:
-                self._read(local_rank)
+            self._read(local_rank)
             if self._unended == local_rank:
                 self._write(local_rank, b"\n")
 
@@ -69,15 +68,12 @@ class StderrTails:
                 self._read(local_rank)
 
     def _open(self, local_rank: int) -> None:
-        # The other end stays open, so that a worker's end is no end of file.
-        pipe, end = os.pipe()
-        os.set_blocking(pipe, False)
+        output, end = os.pipe()
+        os.set_blocking(output, False)
         os.fchmod(end, 0o622)  # a script without its privileges may open /dev/stderr
         with self._lock:
-            self._ends[local_rank] = end
-            self._tails[local_rank] = bytearray()
-            self._pipes[local_rank] = pipe
-        self._selector.register(pipe, selectors.EVENT_READ, local_rank)
+            self._pipes[local_rank] = _Pipe(output, end, bytearray())
+        self._selector.register(output, selectors.EVENT_READ, local_rank)
         if len(self._pipes) == 1:
             threading.Thread(target=self._pass_on, name="stderr", daemon=True).start()
 
@@ -87,16 +83,20 @@ class StderrTails:
                 with self._lock:
                     self._read(key.data)
 
-    def _read(self, local_rank: int) -> None:
-        """The caller holds the lock."""
-        tail = self._tails[local_rank]
+    def _read(self, local_rank: int) -> bytearray:
+        """Passes on what the pipe holds, and returns the tail. The caller holds the lock.
+
+        What a worker writes meanwhile must wait: it may write without end, and others wait, too.
+        """
+        pipe = self._pipes.get(local_rank)
+        if pipe is None:
+            return bytearray()
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._pipes[local_rank], CHUNK_BYTES):
-                tail += data
-                del tail[:-MAX_STDERR_BYTES]
-                self._write(local_rank, data)
-                if len(data) < CHUNK_BYTES:
-                    return
+            data = os.read(pipe.output, PIPE_BYTES)
+            pipe.tail.extend(data)
+            del pipe.tail[:-MAX_STDERR_BYTES]
+            self._write(local_rank, data)
+        return pipe.tail
 
     def _write(self, local_rank: int, data: bytes) -> None:
         self._unended = None if data.endswith(b"\n") else local_rank
