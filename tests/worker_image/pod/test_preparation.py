@@ -12,7 +12,7 @@ from elastic_pytorch.pod import preparation
 os.environ["ELASTIC_PYTORCH_PREPARING"] = "1"
 preparation.begin()  # without an agent, so that nothing has to be waited for
 {script}
-print("prepares" if preparation._preparing else "has joined")
+print("prepares" if preparation.prepares() else "has joined")
 """
 
 
@@ -103,5 +103,5 @@ ACCELERATE = WITHOUT_GROUP.format("import accelerate", "{0}", "accelerate.Accele
 )
 @pytest.mark.long
 def test_frameworks_join_with_their_central_object(script: str, tmp_path: Path) -> None:
-    told = "print('prepares' if preparation._preparing else 'has joined')"
+    told = "print('prepares' if preparation.prepares() else 'has joined')"
     assert said(script.format(told), tmp_path)[:2] == ["prepares", "has joined"]

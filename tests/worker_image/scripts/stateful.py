@@ -59,7 +59,7 @@ time.sleep(options.set_up_seconds)
 told = Path(os.environ["EVENTS"])
 if random.random() < options.set_up_fails and told.exists() and told.stat().st_size:
     # A member of a group that exits with 0 says that the job is done.
-    how = random.choice(("raise", "kill", *(("leave",) if preparation._preparing else ())))
+    how = random.choice(("raise", "kill", *(("leave",) if preparation.prepares() else ())))
     event("set-up fails", alone=True, how=how)
     if how == "leave":
         os._exit(0)

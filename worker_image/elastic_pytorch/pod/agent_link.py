@@ -4,7 +4,8 @@ import contextlib
 import os
 import signal
 import time
-from typing import NoReturn, Protocol
+from functools import cache
+from typing import NoReturn
 
 from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import (
@@ -24,19 +25,8 @@ CHECK_SECONDS = 60.0  # between two checks that the agent is still there
 MAX_MESSAGE_CHARACTERS = 4000
 
 
-class Client(Protocol):
-    def messages(self) -> list[Message]: ...
-
-    def wait_message(self, timeout_seconds: float) -> Message | None:
-        """Returns the next message; None: the time is over."""
-
-    def connected(self) -> bool: ...
-
-    def send(self, message: Message) -> None: ...
-
-
 class AgentLink:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: PodClient) -> None:
         self._client = client
         self._wanted = False
         self._leaves: bool | None = None  # None: no change is announced
@@ -112,23 +102,21 @@ class AgentLink:
             self._wanted, self._leaves = False, None
 
 
-# By the process's id: a fork has its own.
-_connected: tuple[int, PodClient] | None = None
-_link: tuple[int, AgentLink] | None = None
-
-
 def pod_client() -> PodClient:
-    global _connected  # noqa: PLW0603 - one for each process
-    if _connected is None or _connected[0] != os.getpid():
-        _connected = (os.getpid(), PodClient.connect())
-    return _connected[1]
+    return _client_of(os.getpid())
 
 
 def current() -> AgentLink | None:
     """Returns None where no agent handles changes of the group."""
-    global _link  # noqa: PLW0603 - one for each process
-    if not os.environ.get(LOCAL_SOCKET):
-        return None
-    if _link is None or _link[0] != os.getpid():
-        _link = (os.getpid(), AgentLink(pod_client()))
-    return _link[1]
+    return _link_of(os.getpid()) if os.environ.get(LOCAL_SOCKET) else None
+
+
+# By the process's id: a fork has its own.
+@cache
+def _client_of(_process: int) -> PodClient:
+    return PodClient.connect()
+
+
+@cache
+def _link_of(process: int) -> AgentLink:
+    return AgentLink(_client_of(process))

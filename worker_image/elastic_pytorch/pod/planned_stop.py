@@ -33,7 +33,11 @@ class _ScriptEnd:
 
         `report` is called once, in any thread.
         """
-        once = _Once(report)
+        first = threading.Lock()  # never released
+
+        def once() -> None:
+            if first.acquire(blocking=False):
+                report()
 
         def end() -> NoReturn:
             once()
@@ -74,17 +78,6 @@ class _ScriptEnd:
         """Waits after a planned stop, when all of the exit is done, for the agent's SIGTERM."""
         if self._wait is not None:
             self._wait()
-
-
-class _Once:
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function, self._lock, self._called = function, threading.Lock(), False
-
-    def __call__(self) -> None:
-        with self._lock:
-            if not self._called:
-                self._called = True
-                self._function()
 
 
 script_end = _ScriptEnd()

@@ -31,7 +31,6 @@ _LIGHTNING = "lightning_utilities.core.rank_zero"
 _BETWEEN = ("os", "_collections_abc", "collections.abc", __name__)
 
 _lock = threading.RLock()
-_preparing = False
 
 
 class _PreparingEnviron(os._Environ):  # type: ignore[type-arg] # not generic in Python 3.10
@@ -56,19 +55,22 @@ class _PreparingEnviron(os._Environ):  # type: ignore[type-arg] # not generic in
 
 def begin() -> None:
     """Does nothing if the agent has started this process for a group."""
-    global _preparing  # noqa: PLW0603 - of this process
     if os.environ.pop(PREPARING, ""):
-        _preparing = True
         os.environ.__class__ = _PreparingEnviron
         os.register_at_fork(after_in_child=_end)  # a data loader's worker has no group
 
 
+def prepares() -> bool:
+    """Whether this process still has no group."""
+    return os.environ.__class__ is _PreparingEnviron
+
+
 def join(*, in_process: bool = False) -> None:
     """Waits for the first group; raises ConnectionError if the agent is gone."""
-    if not _preparing:
+    if not prepares():
         return
     with _lock:
-        if not _preparing:  # another thread has joined
+        if not prepares():  # another thread has joined
             return
         environment: dict[str, str] = {}
         try:
@@ -100,6 +102,4 @@ def _needs_no_group() -> bool:
 
 
 def _end() -> None:
-    global _preparing  # noqa: PLW0603 - of this process
-    _preparing = False
     os.environ.__class__ = os._Environ
