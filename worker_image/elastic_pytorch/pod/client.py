@@ -17,7 +17,6 @@ from pathlib import Path
 
 from elastic_pytorch.object_url import ObjectUrl, location_of
 from elastic_pytorch.pod.messages import (
-    CLOEXEC,
     LOCAL_SOCKET,
     MAX_MESSAGE_BYTES,
     MAX_NAME_CHARACTERS,
@@ -42,6 +41,10 @@ class _Flushes:
     version: StateVersion | None = None  # on the disk
     trouble: str = ""
     failed: int = 0  # in a row
+
+    def note(self, number: int, trouble: str) -> None:
+        self.answered, self.trouble = number, trouble
+        self.failed = self.failed + 1 if trouble else 0
 
 
 class PodClient:
@@ -239,7 +242,7 @@ class PodClient:
             try:
                 while self._socket is not None:
                     data, descriptors, _, _ = socket.recv_fds(
-                        self._socket, MAX_MESSAGE_BYTES, 1, CLOEXEC
+                        self._socket, MAX_MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC
                     )
                     if not data:
                         self._lose()
@@ -258,7 +261,7 @@ class PodClient:
             self._answers.append((message, descriptors))
         elif what == "flushed":
             flushes = self._flushes[message["name"]]
-            self._note(flushes, message["number"], message["trouble"])
+            flushes.note(message["number"], message["trouble"])
             if message["stamp"] is not None:
                 self._trouble = ""
                 version = StateVersion(*message["stamp"])
@@ -267,12 +270,7 @@ class PodClient:
             self._trouble = f"the local server refuses: {message['reason']}"
             refused = self._flushes.get(message.get("name", ""))
             if refused and refused.asked and type(message.get("number")) is int:
-                self._note(refused, message["number"], self._trouble)
-
-    @staticmethod
-    def _note(flushes: _Flushes, number: int, trouble: str) -> None:
-        flushes.answered, flushes.trouble = number, trouble
-        flushes.failed = flushes.failed + 1 if trouble else 0
+                refused.note(message["number"], self._trouble)
 
     def _lose(self) -> None:
         if self._socket is not None:

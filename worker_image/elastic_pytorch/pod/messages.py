@@ -9,7 +9,6 @@ from typing import Any
 LOCAL_SOCKET = "ELASTIC_PYTORCH_LOCAL_SOCKET"  # the variable with the socket's path
 MAX_MESSAGE_BYTES = 64 << 10
 MAX_NAME_CHARACTERS = 200
-CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 # From a worker.
 COOPERATES = "cooperates"

@@ -22,7 +22,6 @@ from typing import Any
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.memory.slots import read_header, valid_slots
 from elastic_pytorch.pod.messages import (
-    CLOEXEC,
     MAX_MESSAGE_BYTES,
     MAX_NAME_CHARACTERS,
     Message,
@@ -248,7 +247,7 @@ class PodServer:
         message: Any = None
         try:
             data, descriptors, flags, _ = socket.recv_fds(
-                connection.socket, MAX_MESSAGE_BYTES, 1, CLOEXEC
+                connection.socket, MAX_MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC
             )
             if not data and not descriptors:
                 self._remove(connection)
