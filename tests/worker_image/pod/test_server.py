@@ -59,6 +59,15 @@ def test_a_broadcast_reaches_all_also_those_that_come_later(server: PodServer) -
     assert links[0].wait_message(0.01) is None
 
 
+def test_pod_may_have_hundreds_of_workers(server: PodServer) -> None:
+    with contextlib.ExitStack() as open_:
+        for _ in range(300):
+            link = open_.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            link.settimeout(WAIT_SECONDS)
+            link.connect(server.path)
+            assert json.loads(link.recv(1000)) == {"storage": "hello"}
+
+
 def test_workers_are_known_by_their_process_ids(server: PodServer) -> None:
     heard: list[Any] = []
     server.on_message = lambda pid, message: heard.append((pid, message))

@@ -16,7 +16,7 @@ from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.pod.server import MAX_HELD, PodServer
+from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state_format.state_version import StateVersion
 from torch import nn
 
@@ -263,11 +263,11 @@ def test_all_go_on_committing_the_same_steps_after_a_flush(tmp_path: Path) -> No
     assert first == other
 
 
-def restore_in_a_full_agent() -> str:
+def restore_in_a_full_agent(names: int) -> str:
     link, fd = PodClient.connect(), os.memfd_create("x")
-    for number in range(MAX_HELD):
+    for number in range(names):
         link.keep_memory(f"other {number}", fd)
-    assert link.fetch(f"other {MAX_HELD - 1}") is not None, (
+    assert link.fetch(f"other {names - 1}") is not None, (
         "the agent has all of them before the state comes by a connection of its own"
     )
     try:
@@ -277,9 +277,10 @@ def restore_in_a_full_agent() -> str:
     return "restored"
 
 
-def test_memory_that_the_agent_does_not_take_is_an_error() -> None:
+def test_memory_that_the_agent_does_not_take_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elastic_pytorch.pod.server.MAX_HELD", 20)
     with pods(1) as servers:
-        (words,) = run_pods(servers, 1, restore_in_a_full_agent)
+        (words,) = run_pods(servers, 1, restore_in_a_full_agent, 20)
     assert (
         words
         == "the agent does not keep this training's state: the local server refuses: ValueError: "

@@ -36,8 +36,8 @@ from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 from elastic_pytorch.storage.retention import parse_keep
 from elastic_pytorch.wakeup import Wakeup
 
-MAX_HELD = 256
-MAX_CONNECTIONS = 256
+MAX_HELD = 4096  # of 1,024 workers, with a copy of a peer's state each
+MAX_CONNECTIONS = 4096  # of 1,024 workers, with one to watch their group each
 MAX_WAITING = 1000  # messages to a worker that does not read
 
 
@@ -73,7 +73,7 @@ class PodServer:
         self._broadcast: Message | None = None
         self._checkpoint_writer = checkpoint_writer or CheckpointWriter()
         self._lock = threading.RLock()
-        self._selector: selectors.BaseSelector | None = None
+        self._selector: selectors.BaseSelector  # from `_open` on, as a fork must not inherit it
         self._wakeup: Wakeup | None = None
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
@@ -155,7 +155,6 @@ class PodServer:
         """Replaces a listener that new workers cannot find. Connections stay."""
         if not (self._folder and self._listener and self._folder.is_emptied()) or self._ended:
             return
-        assert self._selector is not None
         with contextlib.suppress(OSError):  # a full temporary folder: the next look tries again
             listener = self._listen(self._folder)
             self._selector.register(listener, selectors.EVENT_READ)
@@ -187,7 +186,6 @@ class PodServer:
             connection.socket.close()
 
     def _serve_once(self) -> None:
-        assert self._selector is not None
         assert self._wakeup is not None
         self._listen_again_if_emptied()
         ready = self._selector.select(LOOK_SECONDS)
@@ -199,7 +197,7 @@ class PodServer:
             elif events & selectors.EVENT_READ:
                 self._read(key.data)
         with self._lock:
-            connections = list(self._connections.values())
+            connections = [each for each in self._connections.values() if each.waiting]
         for connection in connections:
             self._write(connection)
         if [key.fileobj for key, _ in ready] == [self._wakeup]:
@@ -223,7 +221,6 @@ class PodServer:
             self._add(link)
 
     def _add(self, link: socket.socket) -> None:
-        assert self._selector is not None
         link.setblocking(False)
         connection = _Connection(link)
         with self._lock:
@@ -234,7 +231,6 @@ class PodServer:
         self._selector.register(link, selectors.EVENT_READ, connection)
 
     def _remove(self, connection: _Connection) -> None:
-        assert self._selector is not None
         with self._lock:
             if self._connections.pop(connection.socket.fileno(), None) is None:
                 return
@@ -341,7 +337,6 @@ class PodServer:
             close(descriptor)
 
     def _write(self, connection: _Connection) -> None:
-        assert self._selector is not None
         try:
             send_waiting(connection.socket, connection.waiting)
         except OSError:
