@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from elastic_pytorch.operator_link.client import OperatorClient
-from elastic_pytorch.operator_link.retry import Retry
+from elastic_pytorch.operator_link.retry import RefusedError, Retry
 from elastic_pytorch.operator_link.rounds import RoundError, parse_round
 from elastic_pytorch.operator_link.stream import OperatorStream, refusal_of
 
@@ -16,7 +16,7 @@ PATH = "/v1/agent"
 ANSWER_SECONDS = 5.0  # the longest wait for the answer to a heartbeat
 SHORT_SECONDS = 1.0  # a stream that ends sooner has failed
 
-Line = tuple[str, Any]  # its kind and its fields
+Answer = dict[str, Any] | RefusedError  # to a heartbeat: its fields, or that it came too early
 
 
 def start_link(client: OperatorClient) -> None:
@@ -58,20 +58,18 @@ class StreamLink:
                 changes, body = client.changes, client.heartbeat()
                 try:
                     stream.send(body, self._connection.token())
-                    kind, answer = self._await_answer(stream)
+                    answer = self._await_answer(stream)
                 finally:
                     client.attempted = changes
-                if kind == "refused":
-                    pause = refusal_of(answer).retry_after or 0.0
-                    self._take_news(stream, pause, lambda: False)
+                if isinstance(answer, RefusedError):
+                    self._take_news(stream, answer.retry_after or 0.0, lambda: False)
                     continue
                 client.take_answer(answer, body["round"])
                 self._connection.patience = 1
                 self._retry.succeed()
                 self._take_news(stream, client.heartbeat_seconds, lambda: client.asked)
 
-    def _await_answer(self, stream: OperatorStream) -> Line:
-        """The answer to the last heartbeat, or its refusal as too early."""
+    def _await_answer(self, stream: OperatorStream) -> Answer:
         deadline = time.monotonic() + self._connection.patience * self._answer_seconds
         while (left := deadline - time.monotonic()) > 0:
             if answers := self._receive(stream, left):
@@ -86,21 +84,22 @@ class StreamLink:
         while not enough() and (left := until - time.monotonic()) > 0:
             self._receive(stream, left)
 
-    def _receive(self, stream: OperatorStream, seconds: float) -> list[Line]:
+    def _receive(self, stream: OperatorStream, seconds: float) -> list[Answer]:
         """Waits for lines or a request for a heartbeat; takes in rounds, and returns answers."""
         if stream.fileno() not in self._client.wakeup.wait(seconds, [stream.fileno()]):
             return []
-        answers: list[Line] = []
+        answers: list[Answer] = []
         for line in stream.receive():
             if not isinstance(line, dict):
                 raise RoundError("a line is not an object")
             for kind, fields in line.items():
                 if kind == "round":
                     self._client.take_round(parse_round(fields))
+                elif kind == "heartbeat":
+                    answers.append(fields)
                 elif kind == "refused":
                     refusal = refusal_of(fields)
                     if refusal.status != http.client.TOO_MANY_REQUESTS:
                         raise refusal
-                if kind in ("heartbeat", "refused"):
-                    answers.append((kind, fields))
+                    answers.append(refusal)
         return answers
