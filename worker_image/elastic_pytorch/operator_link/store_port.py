@@ -45,22 +45,13 @@ class StorePort:
 
 
 def _bind(port: int) -> socket.socket:
-    family = socket.AF_INET6 if _has_ipv6() else socket.AF_INET
-    reservation = socket.socket(family, socket.SOCK_STREAM)
+    both = socket.has_dualstack_ipv6()
+    reservation = socket.socket(socket.AF_INET6 if both else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        if family == socket.AF_INET6:
+        if both:
             reservation.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         reservation.bind(("", port))
     except OSError:
         reservation.close()
         raise
     return reservation
-
-
-def _has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
-            probe.bind(("::", 0))
-    except OSError:
-        return False
-    return True
