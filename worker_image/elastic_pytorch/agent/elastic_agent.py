@@ -32,14 +32,13 @@ from elastic_pytorch.failures.failure import Failure, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
 from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, milliseconds
-from elastic_pytorch.operator_link.client import LEAVE_SECONDS, NotedPlaces, OperatorClient
+from elastic_pytorch.operator_link.client import LEAVE_SECONDS, NotedPlaces
 from elastic_pytorch.pod.group_variables import group_environment
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.temporary_folder import make_temporary_folder_again
 from elastic_pytorch.processes.worker_logs import WorkerLogs, follow_ranks
 from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerProcesses
 from elastic_pytorch.stopping.stacks import dump_stacks
-from elastic_pytorch.wakeup import Wakeup
 
 PEER_STOPPED_SECONDS = 5.0  # for a call of C, once a peer has stopped in an orderly change
 STACKS_SECONDS = 1.0  # for workers to write their stacks before they are ended
@@ -55,9 +54,7 @@ class ElasticAgent(LocalElasticAgent):
         logs: WorkerLogs,
         *,
         rendezvous: OperatorRendezvous,
-        client: OperatorClient,
         signals: Signals,
-        wakeup: Wakeup,
         handover: Handover,
         timeouts: Timeouts,
         prefix_template: str | None,
@@ -70,9 +67,9 @@ class ElasticAgent(LocalElasticAgent):
         )
         self.failure: Failure | None = None
         self._rendezvous_handler = rendezvous
-        self._client = client
+        self._client = rendezvous.client
         self._signals = signals
-        self._wakeup = wakeup
+        self._wakeup = rendezvous.wakeup
         self._logs = logs
         self._handover = handover
         self._stacks_wanted = False

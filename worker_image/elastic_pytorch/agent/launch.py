@@ -17,7 +17,7 @@ from elastic_pytorch.agent.elastic_agent import ElasticAgent
 from elastic_pytorch.agent.handover import Handover
 from elastic_pytorch.agent.options import parse_options, worker_arguments
 from elastic_pytorch.agent.preparation import PreparationError
-from elastic_pytorch.agent.rendezvous import OperatorRendezvous, prepare_client
+from elastic_pytorch.agent.rendezvous import OperatorRendezvous
 from elastic_pytorch.agent.settings import Settings, SettingsError, read_timeouts
 from elastic_pytorch.agent.signals import HANDLED, Signals, wait_for_disk
 from elastic_pytorch.agent.start_faults import check_log_folder, end_of_no_more_use
@@ -25,7 +25,6 @@ from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.failures.oom_kills import tell_group_kill
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.client import OperatorClient
-from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.operator_link.stream_link import start_link
 from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.processes import warm_start
@@ -36,7 +35,6 @@ from elastic_pytorch.processes.worker_logs import WorkerLogs
 from elastic_pytorch.processes.worker_processes import UnkillableError
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.torch_fixes import destroy_deadlock, store_connect
-from elastic_pytorch.wakeup import Wakeup
 
 BOUNDARY_SHARE = 0.5  # of the time to stop, for a step boundary; SIGTERM's handler has the rest
 FLUSH_SECONDS = 0.5  # for the last heartbeat
@@ -55,11 +53,9 @@ def launch(
     logger.info("warm after %.2f s", time.monotonic() - began)
     tell_group_kill()
 
-    wakeup = Wakeup()
     tails = StderrTails()
-    store_port = StorePort(settings.store_port)
-    client = prepare_client(settings, progress, store_port, config.nproc_per_node)
-    client.on_news = wakeup.ring
+    rendezvous = OperatorRendezvous(settings, progress, config.nproc_per_node)
+    client, wakeup = rendezvous.client, rendezvous.wakeup
 
     def leave() -> None:
         client.leave()
@@ -78,13 +74,7 @@ def launch(
         reap_orphans(set())
         wakeup.wait(seconds)
 
-    rendezvous = OperatorRendezvous(
-        client,
-        run_id=settings.run_id,
-        store_port=store_port,
-        progress=progress,
-        wait=wait_for_round,
-    )
+    rendezvous.wait = wait_for_round
     timeouts = read_timeouts(settings, options, config.monitor_interval)
     spec = WorkerSpec(
         role=config.role,
@@ -109,9 +99,7 @@ def launch(
             pod_server, wakeup.ring, BOUNDARY_SHARE * timeouts.stop_seconds, settings.rest_seconds
         ),
         rendezvous=rendezvous,
-        client=client,
         signals=signals,
-        wakeup=wakeup,
         timeouts=timeouts,
         prefix_template=config.log_line_prefix_template,
     )
@@ -130,7 +118,7 @@ def launch(
             client.report()  # which checkpoint is the last one
             client.flush(FLUSH_SECONDS)
         client.stop()
-        store_port.close()
+        rendezvous.store_port.close()
         tails.close()
     if exit_code is None:
         logger.info("end: the job is %s", client.verdict)

@@ -1,4 +1,4 @@
-"""Torch's rendezvous, and the client that reports for it."""
+"""Torch's rendezvous, with the client that reports for it."""
 
 import time
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch.operator_link.rounds import Round
 from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.progress.receiver import ProgressReceiver
+from elastic_pytorch.wakeup import Wakeup
 
 BACKEND = "elastic-pytorch"
 POLL_SECONDS = 0.5  # the longest wait without news
@@ -30,62 +31,77 @@ class OperatorRendezvous(RendezvousHandler):
     new members, but counts the restart of a FAILED group against a budget, which here is the
     operator's. So the agent reports a failed or superseded group as HEALTHY, with new members.
 
-    `wait` gets a time in seconds, and raises what ends the rendezvous.
+    `wait`, which is set by who makes it, gets a time in seconds, and raises what ends the
+    rendezvous. `wakeup` rings for news, and for whatever else ends that wait.
     """
 
+    wait: Callable[[float], None]
+
     def __init__(
-        self,
-        client: OperatorClient,
-        *,
-        run_id: str,
-        store_port: StorePort,
-        progress: ProgressReceiver,
-        wait: Callable[[float], None],
+        self, settings: Settings, progress: ProgressReceiver, local_world_size: int
     ) -> None:
         self.taken = Round(0)  # 0: none
         self.broken = False  # a worker of the round has failed
         self.restarts = False  # torch's loop is to ask for the next rendezvous
         self.progress = progress
-        self._client = client
-        self._run_id = run_id
-        self._store_port = store_port
-        self.wait = wait
+        self.store_port = StorePort(settings.store_port)
+        self.wakeup = Wakeup()
+        self.client = OperatorClient(
+            OperatorConnection(
+                settings.operator_host,
+                settings.operator_port,
+                settings.token_file,
+                settings.operator_authorities,
+            ),
+            local_world_size=local_world_size,
+            port=lambda: self.store_port.number,
+            progress=lambda: progress.current().to_json(time.monotonic()),
+        )
+        self.client.on_news = self.wakeup.ring
+        progress.on_news = self.client.send_heartbeat
+        if settings.checkpoint_path is not None:
+            CheckpointWatch(
+                settings.checkpoint_path,
+                lambda: self.client.running_round,
+                progress.note_checkpoints,
+            ).start()
+        self._run_id = settings.run_id
 
     def newer_round_known(self) -> bool:
-        return self._client.newest.number > self.taken.number
+        return self.client.newest.number > self.taken.number
 
     def finds_group(self) -> bool:
         """Whether a newer round lists this pod; after a failure, waits for a newer round first."""
-        while self._client.reported.state == "failed" and not self.newer_round_known():
+        while self.client.reported.state == "failed" and not self.newer_round_known():
             self.wait(POLL_SECONDS)
-        return self.newer_round_known() and self._client.newest.rank is not None
+        return self.newer_round_known() and self.client.newest.rank is not None
 
     def newer_round_is_orderly(self) -> bool:
         """Whether all members of this agent's round are alive."""
-        return self._client.newest.orderly_since <= self.taken.number
+        return self.client.newest.orderly_since <= self.taken.number
 
     def newer_round_keeps_all(self) -> bool:
-        return self._client.newest.keeps_all_since <= self.taken.number
+        return self.client.newest.keeps_all_since <= self.taken.number
 
     def next_rendezvous(self) -> RendezvousInfo:
         since = time.monotonic()
-        declared = self._client.newest
+        declared = self.client.newest
         while declared.rank is None or declared.number <= self.taken.number:
             self._say_waiting()
             self.wait(POLL_SECONDS)
-            declared = self._client.newest
+            declared = self.client.newest
         rank, restarted = declared.rank, self.taken.number > 0
         self.taken, self.broken = declared, False
         if rank == 0:
-            self._store_port.lend(declared.store_port)
+            self.store_port.lend(declared.store_port)
         # Before the report: the steps of the last round do not belong to this one.
         self.progress.start_round()
-        self._client.report(
+        self.client.report(
             state="running",
             round=declared.number,
             rank=rank,
             world_size=declared.size,
-            restarts=self._client.reported.restarts + restarted,
+            restarts=self.client.reported.restarts + restarted,
             failure=None,
             places=None,
         )
@@ -127,34 +143,12 @@ class OperatorRendezvous(RendezvousHandler):
         return True
 
     def _say_waiting(self) -> None:
-        state = self._client.reported.state
+        state = self.client.reported.state
         # A failure is reported until a newer round leaves this pod out, in case the operator has
         # not received it.
         if state != "ready" and (self.newer_round_known() or state != "failed"):
-            self._client.report(state="ready", failure=None)
+            self.client.report(state="ready", failure=None)
             logger.info(
                 "ready, waiting for a round that lists this pod; the newest is %d",
-                self._client.newest.number,
+                self.client.newest.number,
             )
-
-
-def prepare_client(
-    settings: Settings, progress: ProgressReceiver, store_port: StorePort, local_world_size: int
-) -> OperatorClient:
-    client = OperatorClient(
-        OperatorConnection(
-            settings.operator_host,
-            settings.operator_port,
-            settings.token_file,
-            settings.operator_authorities,
-        ),
-        local_world_size=local_world_size,
-        port=lambda: store_port.number,
-        progress=lambda: progress.current().to_json(time.monotonic()),
-    )
-    progress.on_news = client.send_heartbeat
-    if settings.checkpoint_path is not None:
-        CheckpointWatch(
-            settings.checkpoint_path, lambda: client.running_round, progress.note_checkpoints
-        ).start()
-    return client

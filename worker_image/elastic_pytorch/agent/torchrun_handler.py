@@ -18,20 +18,17 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
 
-from elastic_pytorch.agent.rendezvous import POLL_SECONDS, OperatorRendezvous, prepare_client
-from elastic_pytorch.agent.settings import read_settings
+from elastic_pytorch.agent.rendezvous import POLL_SECONDS, OperatorRendezvous
+from elastic_pytorch.agent.settings import Settings, read_settings
 from elastic_pytorch.failures.failure import Failure, bounded, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
 from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, start_logging
-from elastic_pytorch.operator_link.client import OperatorClient
-from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.operator_link.stream_link import start_link
 from elastic_pytorch.processes.limits import raise_open_files
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
 from elastic_pytorch.stopping.stacks import children, cold_start_path, dump_stacks
-from elastic_pytorch.wakeup import Wakeup
 
 BARRIER_KEY = "torchelastic/agent/terminal_state"
 FLUSH_SECONDS = 2.0  # for the last heartbeat, which alone reports why
@@ -52,17 +49,11 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
     _warn_of_unknown_options()
     os.environ["PYTHONPATH"] = cold_start_path()
-    wakeup = Wakeup()
     progress = ProgressReceiver()
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
-    store_port = StorePort(settings.store_port)
-    client = prepare_client(settings, progress, store_port, _local_world_size())
-    client.on_news, client.on_dump = wakeup.ring, _dump_stacks
-    handler = TorchrunRendezvous(
-        client, wakeup, progress, run_id=settings.run_id, store_port=store_port
-    )
-    start_link(client)
+    handler = TorchrunRendezvous(settings, progress, _local_world_size())
+    start_link(handler.client)
     return handler
 
 
@@ -80,24 +71,17 @@ class TorchrunRendezvous(OperatorRendezvous):
     """Infers the workers' state from torchrun's calls, and reports it to the operator."""
 
     def __init__(
-        self,
-        client: OperatorClient,
-        wakeup: Wakeup,
-        progress: ProgressReceiver,
-        *,
-        run_id: str,
-        store_port: StorePort,
+        self, settings: Settings, progress: ProgressReceiver, local_world_size: int
     ) -> None:
-        super().__init__(
-            client, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end
-        )
-        self._wakeup = wakeup
+        super().__init__(settings, progress, local_world_size)
+        self.wait = self._wait_or_end
+        self.client.on_dump = _dump_stacks
         self._oom_kills = OomKills()
 
     def next_rendezvous(self) -> Any:
         """A call without a newer round means that the workers have failed."""
         if self.taken.number and not self.newer_round_known():
-            self._client.report(state="failed")
+            self.client.report(state="failed")
         info = super().next_rendezvous()
         self._oom_kills.happened()  # forgets kills of earlier rounds
         return info
@@ -107,8 +91,8 @@ class TorchrunRendezvous(OperatorRendezvous):
         if isinstance(error, Exception) and self.taken.number:
             failure = self._why(error)
             logger.warning("torchrun gives up: %s", failure.summary())
-            self._client.report(state="failed", failure=failure, gives_up=True)
-            self._client.flush(FLUSH_SECONDS)
+            self.client.report(state="failed", failure=failure, gives_up=True)
+            self.client.flush(FLUSH_SECONDS)
         return super().shutdown()
 
     def _why(self, error: Exception) -> Failure:
@@ -146,16 +130,16 @@ class TorchrunRendezvous(OperatorRendezvous):
         return int(self.newer_round_known())
 
     def succeeded(self) -> None:
-        self._client.report(state="succeeded")
+        self.client.report(state="succeeded")
         logger.info("all workers have exited with 0; waiting for the verdict")
         while not self.newer_round_known():
             self._wait_or_end(POLL_SECONDS)
 
     def _wait_or_end(self, seconds: float) -> None:
-        if self._client.verdict is not None:
-            logger.info("end: the job is %s", self._client.verdict)
-            raise SystemExit(0 if self._client.verdict == "complete" else 1)
-        self._wakeup.wait(seconds)
+        if self.client.verdict is not None:
+            logger.info("end: the job is %s", self.client.verdict)
+            raise SystemExit(0 if self.client.verdict == "complete" else 1)
+        self.wakeup.wait(seconds)
 
 
 class _BarrierStore(HashStore):
