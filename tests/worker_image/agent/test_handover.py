@@ -108,7 +108,7 @@ def test_a_change_is_announced_once_and_withdrawn() -> None:
     for _ in range(2):
         assert handover.way([7], newer_round=3, orderly=True) is Way.WAIT
     assert server.wished == [None, change(3, True)]
-    handover.hear(7, "parked", step=12)
+    handover.hear(7, "parked")
     assert handover.way([7], newer_round=3, orderly=True) is Way.WAIT
     handover.hear(7, "left")
     assert handover.rung == 3
@@ -134,7 +134,7 @@ def test_time_to_leave_the_group_begins_at_the_boundary() -> None:
     for moment, parked in ((0.0, None), (5.0, 7), (7.0, 8), (7.9, None), (8.1, None)):
         handover.moment = moment
         if parked is not None:
-            handover.hear(parked, "parked", step=12)
+            handover.hear(parked, "parked")
         ways.append(handover.way([7, 8], newer_round=3, orderly=True))
     assert ways == WAITS_THEN_RESTARTS
 

@@ -77,9 +77,9 @@ def test_a_script_that_is_stopped_ends_and_one_that_is_over_waits_where_it_is(
     monkeypatch.setattr(script_end, "over", True)
     client = Client(None, stays=False)
     with pytest.raises(ConnectionError, match="gone"):
-        AgentLink(client).stop_process(7)
-    assert client.sent == [{"kind": PARKED, "step": 7}]
+        AgentLink(client).stop_process()
+    assert client.sent == [{"kind": PARKED}]
     monkeypatch.setattr(script_end, "over", False)
     monkeypatch.setattr(script_end, "_wait", None)
     with pytest.raises(PlannedStop):
-        AgentLink(client).stop_process(7)
+        AgentLink(client).stop_process()

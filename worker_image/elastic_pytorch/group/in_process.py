@@ -44,7 +44,6 @@ class GroupChanged(BaseException):
 
     def __init__(self, step: int, meet: Callable[[], None]) -> None:
         super().__init__(f"the group has stopped after step {step}")
-        self.step = step
         self.meet = meet
 
 
@@ -124,14 +123,14 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
             while True:
                 # A State that the function makes is the same one each time.
                 names.go_back(mark)
-                lost, step = "", 0
+                lost = ""
                 with _watching() as watch:
                     try:
                         result = function(*args, **kwargs)
                         check()
                         return result
                     except GroupChanged as changed:
-                        lost, step = _meet(changed), changed.step
+                        lost = _meet(changed)
                     except GroupAborted as aborted:
                         lost = f"DistBackendError: {aborted}"
                     except Exception as error:
@@ -141,7 +140,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
                     # Here no error refers to the group any more.
                     if not lost:
                         # Reported first: if leaving hangs, the agent starts another process.
-                        agent.stop_at_boundary(step)
+                        agent.stop_at_boundary()
                     _leave_group(broken=bool(lost))
                 with script_end.at_sigterm():
                     if lost:

@@ -54,11 +54,11 @@ class AgentLink:
     def cooperate(self, *, in_process: bool) -> None:
         self._client.send({"kind": COOPERATES, "inProcess": in_process})
 
-    def stop_at_boundary(self, step: int) -> None:
+    def stop_at_boundary(self) -> None:
         """Reports a stop after a step that all ranks have committed."""
-        self._client.send({"kind": PARKED, "step": step})
+        self._client.send({"kind": PARKED})
 
-    def stop_process(self, step: int) -> NoReturn:
+    def stop_process(self) -> NoReturn:
         """Ends this process after a step that all workers have saved.
 
         Raises:
@@ -68,7 +68,7 @@ class AgentLink:
         with contextlib.suppress(ValueError):  # not the main thread
             # All is saved: a handler that would save has nothing to do.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        script_end.begin(lambda: self.stop_at_boundary(step), self._wait_for_end)
+        script_end.begin(self.stop_at_boundary, self._wait_for_end)
 
     def _wait_for_end(self) -> NoReturn:
         while True:

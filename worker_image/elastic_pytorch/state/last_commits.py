@@ -162,7 +162,7 @@ def _wait_until_written() -> str:
             name: commit for name, commit in last_commits.items() if not commit.written(name)
         }:
             if agent is not None and agent.wanted():  # the next group saves what this one has
-                agent.stop_process(max(commit.version.step for commit in left.values()))
+                agent.stop_process()
             trouble = next(filter(None, map(client.trouble, left)), "")
             if time.monotonic() >= deadline and not has_agent():
                 return trouble or "it took too long"

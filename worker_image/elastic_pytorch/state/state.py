@@ -234,7 +234,7 @@ class State(Contents):
         if stop and agent is not None:
             if in_process.active():
                 raise in_process.GroupChanged(self._step, boundary.meet)
-            agent.stop_process(self._step)
+            agent.stop_process()
 
     def _leave_group(self) -> None:
         """Called before `in_process` destroys the process group."""

@@ -191,7 +191,7 @@ class ShardedState(State):
     def _complete_at_exit(self) -> None:
         self._counted = False
         if dist.is_initialized() and self._settle_last(stop=False) and self._agent_link is not None:
-            self._agent_link.stop_process(self._step)
+            self._agent_link.stop_process()
 
     def _unsaved(self) -> str:
         if self._path is None or self._saved.step == self._step:
