@@ -1,4 +1,3 @@
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,9 +17,9 @@ def test_the_environment_is_read() -> None:
     assert settings.preload == ("a", "b.c")
     assert settings.store_port == 29500
     assert settings.stop_seconds == 29
-    assert settings.checkpoint_path is None
+    assert settings.checkpoint_path == ""
     watching = read_settings(ENVIRON | {"ELASTIC_PYTORCH_CHECKPOINT_PATH": "/checkpoints"})
-    assert watching.checkpoint_path == Path("/checkpoints")
+    assert watching.checkpoint_path == "/checkpoints"
     assert settings.unit_replicas == 1
     assert read_settings(ENVIRON | {"ELASTIC_PYTORCH_UNIT_REPLICAS": "4"}).unit_replicas == 4
 

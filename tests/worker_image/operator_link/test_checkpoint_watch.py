@@ -164,7 +164,7 @@ def test_watch_tells_of_checkpoints_while_workers_run(tmp_path: Path) -> None:
     told: list[int | None] = []
     running = Running(0)
     folder = tmp_path / "checkpoints"
-    CheckpointWatch(folder, running, told.append).start()
+    CheckpointWatch(str(folder), running, told.append).start()
     assert told == [0], "it watches: that is worth telling"
     write("a.pt")(folder)
     running.begin(1)
@@ -177,7 +177,7 @@ def test_watch_of_what_cannot_be_read_says_so_until_it_can(tmp_path: Path) -> No
     told: list[int | None] = []
     folder = tmp_path / "checkpoints"
     folder.write_text("in the way")
-    CheckpointWatch(folder, Running(1), told.append).start()
+    CheckpointWatch(str(folder), Running(1), told.append).start()
     until(lambda: told == [0, None])
     folder.unlink()
     until(lambda: told == [0, None, 0])

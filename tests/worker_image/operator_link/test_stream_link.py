@@ -77,7 +77,7 @@ async def test_agent_and_operator_hear_each_other_over_tls(tmp_path: Path) -> No
         await asyncio.to_thread(client.flush, SECONDS)
         operator.registry.conclude(JOB, "complete")
         await until(lambda: client.verdict == "complete")
-        client.stop()
+        client.stopped = True
 
 
 async def test_agent_finds_the_next_operator(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_agent_finds_the_next_operator(tmp_path: Path) -> None:
         await until(lambda: successor.registry.open_streams == 1)
         successor.registry.declare(JOB, a_round(7))
         await until(lambda: client.newest.number == 7)
-        client.stop()
+        client.stopped = True
 
 
 def test_agent_waits_longer_for_an_operator_that_does_not_answer() -> None:
@@ -120,7 +120,7 @@ def test_agent_waits_longer_for_an_operator_that_does_not_answer() -> None:
         )
         gaps = [after - before for before, after in pairwise(tries)]
         assert gaps[2] >= 4 * 0.05 + 0.5 * 0.2 * 16, gaps
-        client.stop()
+        client.stopped = True
 
 
 @pytest.mark.parametrize("status", [b"404 Not Found", b"500 Oops"])
@@ -133,4 +133,4 @@ def test_agent_comes_back_to_what_answers_like_no_operator(status: bytes) -> Non
             with accepted:
                 accepted.recv(4096)
                 accepted.sendall(b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % status)
-        client.stop()
+        client.stopped = True

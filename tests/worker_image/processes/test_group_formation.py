@@ -10,7 +10,6 @@ pytestmark = [pytest.mark.torch, pytest.mark.process]
 SCRIPT = """
 from elastic_pytorch.processes import warm_start
 warm_start.report_formed_groups()
-warm_start.report_formed_groups()
 import torch.distributed as dist
 from torch.distributed import device_mesh, distributed_c10d
 assert dist.init_process_group is distributed_c10d.init_process_group

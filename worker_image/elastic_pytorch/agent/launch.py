@@ -117,7 +117,7 @@ def launch(
         ):
             client.report()  # which checkpoint is the last one
             client.flush(FLUSH_SECONDS)
-        client.stop()
+        client.stopped = True
         rendezvous.store_port.close()
         tails.close()
     if exit_code is None:

@@ -59,7 +59,7 @@ class OperatorRendezvous(RendezvousHandler):
         )
         self.client.on_news = self.wakeup.ring
         progress.on_news = self.client.send_heartbeat
-        if settings.checkpoint_path is not None:
+        if settings.checkpoint_path:
             CheckpointWatch(
                 settings.checkpoint_path,
                 lambda: self.client.running_round,

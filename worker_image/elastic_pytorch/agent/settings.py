@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,7 +31,7 @@ class Settings:
     preload: tuple[str, ...]  # modules to import with torch before any worker starts
     # For workers that can join another group in their process to notice a lost peer.
     rest_seconds: float
-    checkpoint_path: Path | None
+    checkpoint_path: str  # empty: none is watched
     # For workers to be ready to join a group; None: they start when it exists.
     prepare_seconds: float | None
     unit_replicas: int  # pods
@@ -81,7 +80,6 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     authorities = (
         required("ELASTIC_PYTORCH_OPERATOR_AUTHORITIES") if parts.scheme == "https" else ""
     )
-    checkpoint_path = environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH")
     return Settings(
         operator_host=parts.hostname,
         operator_port=port,
@@ -98,7 +96,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         ),
         prepare_seconds=number("ELASTIC_PYTORCH_PREPARE_SECONDS", 0) or None,
         unit_replicas=count(UNIT_REPLICAS),
-        checkpoint_path=Path(checkpoint_path) if checkpoint_path else None,
+        checkpoint_path=environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH", ""),
     )
 
 

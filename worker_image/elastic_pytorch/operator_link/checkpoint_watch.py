@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.wakeup import Rest
@@ -101,9 +100,9 @@ class CheckpointWatch:
     """
 
     def __init__(
-        self, folder: Path, running: Callable[[], int], report: Callable[[int | None], None]
+        self, folder: str, running: Callable[[], int], report: Callable[[int | None], None]
     ) -> None:
-        self._folder = str(folder)
+        self._folder = folder
         self._running = running
         self._report = report
         self._checkpoints = CheckpointCount()

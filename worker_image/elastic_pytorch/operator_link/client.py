@@ -75,7 +75,7 @@ class OperatorClient:
         self.changes = 0  # to report, so far
         # The last change for which a heartbeat was sent, whether or not it arrived.
         self.attempted = 0
-        self.stopped = False  # the process exits: nothing more is logged
+        self.stopped = False  # set when the process exits: nothing more is logged
         self.connection = connection
         self.reported = ReportedState()
         self._peer_stopped_in = 0
@@ -99,9 +99,6 @@ class OperatorClient:
         self.reported = replace(self.reported, **changes)
         self.changes += 1
         self.send_heartbeat()
-
-    def stop(self) -> None:
-        self.stopped = True
 
     def send_heartbeat(self) -> None:
         """At once, from any thread or signal handler."""

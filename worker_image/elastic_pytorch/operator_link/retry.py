@@ -59,13 +59,14 @@ class Retry:
         if not self.failing:
             self._failing_since = time.monotonic()
         self.failing = True
-        self.asked = isinstance(error, RefusedError) and error.retry_after is not None
+        pause = error.retry_after if isinstance(error, RefusedError) else None
+        self.asked = pause is not None
         problem = f"the stream to the operator failed: {type(error).__name__}: {error}"
         if problem != self._logged and not self._quiet():
             self._logged = problem
             logger.warning("%s; training goes on, trying again", problem)
-        if isinstance(error, RefusedError) and error.retry_after is not None:
-            return error.retry_after
+        if pause is not None:
+            return pause
         # At random, so that agents that failed together do not return together.
         return self._pause_seconds(error, patience) * random.uniform(0.5, 1.5)
 

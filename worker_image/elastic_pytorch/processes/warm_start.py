@@ -13,7 +13,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, wraps
+from functools import wraps
 from multiprocessing import forkserver, resource_tracker, util
 from typing import Any, NoReturn
 
@@ -177,7 +177,6 @@ def _open_descriptors() -> set[int]:
     return {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - names are all that is wanted
 
 
-@cache
 def report_formed_groups() -> None:
     """Makes `init_process_group`, in this process and its forks, end the phase `init`."""
     reporting: dict[Any, Any] = {}

@@ -128,7 +128,7 @@ class WorkerProcesses:
             while not self.all_exited() and (left := deadline - time.monotonic()) > 0:
                 self.wait(wakeup, min(left, 0.25))
         # Left-over processes would obstruct the next workers.
-        kill_groups(self.pids.values(), self._left)
+        kill_groups(set(self.pids.values()), self._left)
         if running := self._running():
             pids = ", ".join(map(str, sorted(running)))
             raise UnkillableError(
