@@ -41,3 +41,16 @@ def test_address_without_a_way_to_it_is_told_at_once() -> None:
         connect_first(("255.255.255.255", 9), 20)
     assert not isinstance(failure.value, TimeoutError)
     assert time.monotonic() - began < 10
+
+
+def test_address_of_a_family_that_the_kernel_lacks_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lacking = (9999, socket.SOCK_STREAM, 0, "", ("::1", 9))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = (socket.AF_INET, socket.SOCK_STREAM, 0, "", server.getsockname())
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [lacking, there])
+        connect_first(("operator", 1), 20).close()
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [lacking])
+        with pytest.raises(OSError, match="not supported"):
+            connect_first(("operator", 1), 20)

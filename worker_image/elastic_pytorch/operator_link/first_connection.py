@@ -31,13 +31,18 @@ def connect_first(place: tuple[str, int], timeout_seconds: float) -> socket.sock
         while (now := time.monotonic()) < end:
             if now >= due or not waiting:
                 family, kind, protocol, _, address = next(untried)
-                attempt = socket.socket(family, kind, protocol)
+                attempts += 1
+                due = now + ATTEMPT_DELAY_SECONDS
+                try:
+                    attempt = socket.socket(family, kind, protocol)
+                except OSError:  # a kernel without IPv6, most likely
+                    if not waiting and attempts >= len(addresses):
+                        raise
+                    continue
                 waiting[attempt.fileno()] = attempt
                 attempt.setblocking(False)
                 code = attempt.connect_ex(address)
                 poll.register(attempt, select.POLLOUT)
-                attempts += 1
-                due = now + ATTEMPT_DELAY_SECONDS
                 ready = [] if code == errno.EINPROGRESS else [(attempt.fileno(), code)]
             else:
                 ready = [
