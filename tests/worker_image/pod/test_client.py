@@ -68,7 +68,7 @@ def test_states_are_whole_on_the_disk_while_training_goes_on(
         snapshot.write(
             StateVersion(1, step), {"step": step, "w": torch.full((200_000,), float(step))}
         )
-        link.flush("x", StateVersion(1, step), str(tmp_path), keep=5)
+        link.flush("x", str(tmp_path), keep=5)
         written.add(link.flushed("x"))
     assert link.drain(WAIT_SECONDS)
     assert link.flushed("x") == StateVersion(1, step)
@@ -85,11 +85,11 @@ def test_states_are_whole_on_the_disk_while_training_goes_on(
 def test_the_same_state_is_written_once(link: PodClient, tmp_path: Path) -> None:
     snapshot = holding(link)
     snapshot.write(StateVersion(1, 1), 1)
-    link.flush("x", StateVersion(1, 1), str(tmp_path), 1)
+    link.flush("x", str(tmp_path), 1)
     assert link.drain(WAIT_SECONDS)
     (path,) = tmp_path.iterdir()
     written = path.stat().st_ino
-    link.flush("x", StateVersion(1, 1), str(tmp_path), 1)
+    link.flush("x", str(tmp_path), 1)
     assert link.drain(WAIT_SECONDS)
     assert path.stat().st_ino == written
 
@@ -99,12 +99,12 @@ def test_a_disk_that_fails_is_told_and_tried_again(link: PodClient, tmp_path: Pa
     snapshot.write(StateVersion(1, 1), 1)
     blocked = tmp_path / "folder"
     blocked.write_text("a file in its place")
-    link.flush("x", StateVersion(1, 1), str(blocked), 1)
+    link.flush("x", str(blocked), 1)
     assert not link.drain(WAIT_SECONDS)
     assert link.trouble() == f"Not a directory ({blocked})"
     assert link.flushed("x") is None
     blocked.unlink()
-    link.flush("x", StateVersion(1, 1), str(blocked), 1)
+    link.flush("x", str(blocked), 1)
     assert link.drain(WAIT_SECONDS)
     assert link.trouble() == ""
     assert link.flushed("x") == StateVersion(1, 1)
@@ -114,7 +114,7 @@ def test_a_cut_off_group_is_told(link: PodClient, tmp_path: Path) -> None:
     snapshot = holding(link)
     snapshot.write(StateVersion(1, 1), 1)
     claim(tmp_path, 2)
-    link.flush("x", StateVersion(1, 1), str(tmp_path), 1)
+    link.flush("x", str(tmp_path), 1)
     assert not link.drain(WAIT_SECONDS)
     assert "is claimed by generation 2, and this is generation 1" in link.trouble()
     assert list(newest(tmp_path)) == []
@@ -125,8 +125,8 @@ def test_trouble_with_one_state_is_none_of_another(link: PodClient, tmp_path: Pa
         holding(link, name).write(StateVersion(1, 1), 1)
     blocked = tmp_path / "folder"
     blocked.write_text("a file in its place")
-    link.flush("x", StateVersion(1, 1), str(blocked), 1)
-    link.flush("y", StateVersion(1, 1), str(tmp_path / "other"), 1)
+    link.flush("x", str(blocked), 1)
+    link.flush("y", str(tmp_path / "other"), 1)
     assert link.drain(WAIT_SECONDS, "y")
     assert link.trouble("y") == ""
     assert not link.drain(WAIT_SECONDS, "x")
@@ -139,7 +139,7 @@ def test_names_are_checked(link: PodClient) -> None:
         with pytest.raises(ValueError, match="a name of"):
             link.keep_memory(name, fd)
     os.close(fd)
-    link.flush("never held", StateVersion(1, 1), "/tmp", 1)
+    link.flush("never held", "/tmp", 1)
     assert not link.drain(WAIT_SECONDS)
     assert "nothing is held as 'never held'" in link.trouble()
 
@@ -147,7 +147,7 @@ def test_names_are_checked(link: PodClient) -> None:
 def test_a_forked_child_is_no_worker(link: PodClient) -> None:
     pid = os.fork()
     if pid == 0:
-        link.flush("x", StateVersion(1, 1), "/tmp", 1)
+        link.flush("x", "/tmp", 1)
         with pytest.raises(ConnectionError):
             link.fetch("x")
         os._exit(0 if link.messages() == [] and not link.drain(5) else 1)
@@ -189,7 +189,7 @@ def test_a_side_process_ends_with_its_worker_when_all_is_written(
         link.keep_memory("x", snapshot.fd)
         snapshot.write(StateVersion(1, 3), {{"blob": bytes(50_000_000)}})
         os.chdir({str(tmp_path)!r})
-        link.flush("x", StateVersion(1, 3), "folder", 1)
+        link.flush("x", "folder", 1)
         os.killpg(os.getpid(), 9)
     """
     assert (
@@ -208,7 +208,7 @@ def test_a_side_process_that_dies_is_replaced(
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     until(lambda: alone.trouble() == "the local server is gone: no checkpoints are written")
-    alone.flush("x", StateVersion(1, 1), str(tmp_path), 1)
+    alone.flush("x", str(tmp_path), 1)
     assert not alone.drain(WAIT_SECONDS)  # it is not replaced at once, lest it die again and again
     with pytest.raises(ConnectionError, match="is gone"):
         alone.fetch("x")
@@ -216,7 +216,7 @@ def test_a_side_process_that_dies_is_replaced(
     assert alone.wait_message(0.2) is None
     assert time.monotonic() - before >= 0.2
     monkeypatch.setattr(pod_client, "REVIVE_SECONDS", 0.0)
-    alone.flush("x", StateVersion(1, 1), str(tmp_path), 1)
+    alone.flush("x", str(tmp_path), 1)
     assert alone.drain(WAIT_SECONDS)
     assert alone.trouble() == ""
     assert [checkpoint.version for checkpoint in newest(tmp_path)] == [StateVersion(1, 1)]
@@ -303,7 +303,7 @@ def test_a_state_is_never_replaced_by_an_older_one(
 def test_memory_is_given_back(link: PodClient, tmp_path: Path) -> None:
     snapshot = holding(link)
     snapshot.write(StateVersion(1, 1), 1)
-    link.flush("x", StateVersion(1, 1), str(tmp_path), 1)
+    link.flush("x", str(tmp_path), 1)
     link.drop("x")
     assert link.fetch("x") is None
     assert link.drain(WAIT_SECONDS)
@@ -322,7 +322,7 @@ def test_a_request_waits_for_a_server_that_is_busy() -> None:
         while link.deliver(0):  # until the socket is full
             count += 1
             link.send({"number": count})
-        link.flush("x", StateVersion(1, 1), "/tmp", 1)
+        link.flush("x", "/tmp", 1)
         assert not link.deliver(0.01)
         received: list[bytes] = []
 

@@ -116,11 +116,11 @@ def garbage(raw: socket.socket) -> list[tuple[int, int]]:
         (b'{"storage":"fly","name":"x"}', []),
         (b'{"storage":"flush","name":"x"}', []),
         (
-            b'{"storage":"flush","name":"x","number":1,"folder":"/tmp","keep":1,"stamp":[1,1],"now":true}',
+            b'{"storage":"flush","name":"x","number":1,"folder":"/tmp","keep":1,"now":true}',
             [],
         ),
         (
-            b'{"storage":"flush","name":"x","number":1,"folder":"/tmp","keep":[1,0],"stamp":[1,1],"now":true}',
+            b'{"storage":"flush","name":"x","number":1,"folder":"/tmp","keep":[1,0],"now":true}',
             [],
         ),
         (b'{"storage":null}', [memory]),
@@ -144,7 +144,7 @@ def test_garbage_is_refused_and_nothing_leaks(
     # What is not begun with a name that is held, or is no snapshot, is a trouble of its own.
     fd = os.memfd_create("no snapshot")
     other.keep_memory("bad", fd)
-    other.flush("bad", StateVersion(1, 1), str(tmp_path), 1)
+    other.flush("bad", str(tmp_path), 1)
     assert not other.drain(WAIT_SECONDS)
     assert "not a snapshot" in other.trouble()
     os.close(fd)
@@ -196,7 +196,7 @@ def test_what_was_asked_for_before_death_is_written(server: PodServer, tmp_path:
         snapshot = Snapshot.create("x")
         link.keep_memory("x", snapshot.fd)
         snapshot.write(StateVersion(1, 3), {{"blob": bytes(50_000_000)}})
-        link.flush("x", StateVersion(1, 3), {str(tmp_path)!r}, 1)
+        link.flush("x", {str(tmp_path)!r}, 1)
         os.kill(os.getpid(), 9)
     """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9

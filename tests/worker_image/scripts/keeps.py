@@ -27,7 +27,7 @@ snapshot.write(StateVersion(1, step), {"step": step, "blob": bytes(30_000_000)})
 
 
 def leave(_number: int, _frame: object) -> None:
-    link.flush("state", StateVersion(1, step), sys.argv[1], 1)
+    link.flush("state", sys.argv[1], 1)
     sys.exit(0)
 
 

@@ -121,18 +121,16 @@ class PodClient:
             "this training"
         )
 
-    def flush(
-        self, name: str, version: StateVersion, folder: str, keep: Keep, *, now: bool = True
-    ) -> None:
+    def flush(self, name: str, folder: str, keep: Keep, *, now: bool = True) -> None:
         """Requests a checkpoint, which replaces earlier requests; without `now`, after a rest."""
         with self._lock:
             self._revive()
             flushes = self._flushes[name]
             flushes.asked += 1
-            request = {"storage": "flush", "name": name, "number": flushes.asked, "stamp": version}
             if not isinstance(location_of(folder), ObjectUrl):
                 folder = os.path.abspath(folder)  # noqa: PTH100 - the server has another cwd
-            self.send({**request, "folder": folder, "keep": keep, "now": now})
+            request = {"name": name, "number": flushes.asked, "folder": folder, "keep": keep}
+            self.send({"storage": "flush", **request, "now": now})
 
     def flushed(self, name: str) -> StateVersion | None:
         """The newest version of a held state that is on the disk, as far as this client knows."""

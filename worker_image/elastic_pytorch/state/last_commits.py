@@ -41,7 +41,7 @@ class LastCommit:
         """Requests its flush once; `now`: without a rest after the write before."""
         if not (self.requested_now if now else self.requested):
             self.requested, self.requested_now = True, now
-            agent_link.pod_client().flush(name, self.version, self.folder, self.keep, now=now)
+            agent_link.pod_client().flush(name, self.folder, self.keep, now=now)
 
     def written(self, name: str) -> bool:
         flushed = agent_link.pod_client().flushed(name)
