@@ -5,6 +5,8 @@ network storage, a scan costs a request per file. So it runs only while workers 
 number of files, and a tenth of the time at most.
 """
 
+import contextlib
+import itertools
 import os
 import threading
 import time
@@ -50,46 +52,38 @@ def find_files(folder: str, most: int = MAX_ENTRIES) -> dict[str, Signature]:
     Of more entries than `most`, the folders that have changed last count.
     """
     found: dict[str, Signature] = {}
-    left = most
     level = [folder]
     for depth in range(1 + MAX_LEVELS):
         below: list[tuple[int, str]] = []
         for place in level:
             try:
-                left = _list(place, left, found, below)
-            except FileNotFoundError:
-                continue
-            except OSError:
-                if depth == 0:
+                with os.scandir(place) as scan:
+                    entries = list(itertools.islice(scan, most))
+            except OSError as error:
+                if depth == 0 and not isinstance(error, FileNotFoundError):
                     raise
+                continue
+            most -= len(entries)
+            for entry in entries:
+                with contextlib.suppress(OSError):  # it has just been removed
+                    if not _may_be_finished(entry):
+                        continue
+                    stat = entry.stat(follow_symlinks=False)
+                    if entry.is_dir(follow_symlinks=False):
+                        below.append((stat.st_mtime_ns, entry.path))
+                    elif entry.is_file(follow_symlinks=False) and stat.st_size:
+                        # An empty file is about to be written.
+                        found[entry.path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         level = [path for _, path in sorted(below, reverse=True)]
     return found
 
 
-def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple[int, str]]) -> int:
-    """Adds to `found` and `below`; returns how many more entries may follow."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if left <= 0:
-                break
-            left -= 1
-            name = entry.name
-            if (
-                name.startswith((".", "events.out."))
-                or name.endswith((*BEING_WRITTEN, *NO_CHECKPOINT))
-                or entry.is_symlink()
-            ):
-                continue
-            try:
-                stat = entry.stat(follow_symlinks=False)
-                if entry.is_dir(follow_symlinks=False):
-                    below.append((stat.st_mtime_ns, entry.path))
-                elif entry.is_file(follow_symlinks=False) and stat.st_size:
-                    # An empty file is about to be written.
-                    found[entry.path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-            except OSError:  # it has just been removed
-                continue
-    return left
+def _may_be_finished(entry: os.DirEntry[str]) -> bool:
+    return not (
+        entry.name.startswith((".", "events.out."))
+        or entry.name.endswith((*BEING_WRITTEN, *NO_CHECKPOINT))
+        or entry.is_symlink()
+    )
 
 
 class CheckpointWatch:
