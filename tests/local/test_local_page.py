@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_client.errors import NoSuchJob, NotFound
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.cluster.in_memory import MAX_EVENTS, FakeCluster
 from elastic_pytorch_local.page import MemoryReader, serve_page
 from elastic_pytorch_operator.api.resources import EVENTS, PODS
 
@@ -115,3 +115,13 @@ def test_the_page_is_there_until_it_ends(cluster: FakeCluster, reader: MemoryRea
         host = url.removeprefix("http://").partition("/")[0]
     with pytest.raises(ConnectionRefusedError):
         HTTPConnection(host, timeout=60).connect()
+
+
+async def test_a_long_run_keeps_its_newest_events(
+    cluster: FakeCluster, reader: MemoryReader
+) -> None:
+    about = {"kind": "ElasticPyTorchJob", "namespace": "default", "name": NAME}
+    for number in range(MAX_EVENTS + 3):
+        await cluster.create(EVENTS, {"regarding": about, "note": str(number)})
+    notes = [event["note"] for event in reader.list_events(**about)]
+    assert notes == [str(number) for number in range(3, MAX_EVENTS + 3)]

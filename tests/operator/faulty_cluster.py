@@ -11,14 +11,16 @@ from elastic_pytorch_operator.api.manifest import Manifest, copied
 from elastic_pytorch_operator.api.resources import JOBS, PODS, Resource
 from elastic_pytorch_operator.cluster.interface import Change, ClusterError
 
+from tests.operator.counted_cluster import CountedCluster
+
 
 def add_object(cluster: FakeCluster, kind: str, namespace: str, name: str) -> None:
     """Adds an empty object, such as those of the chart for the operator."""
     cluster._put(kind, namespace, {"metadata": {"namespace": namespace, "name": name}})
 
 
-class FaultyCluster(FakeCluster):
-    """A FakeCluster with further faults.
+class FaultyCluster(CountedCluster):
+    """A CountedCluster with further faults.
 
     Attributes:
         strict: of each pod that was to be created, whether an unknown field was to be an error.

@@ -11,11 +11,13 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.cluster.object_store import apply_patch
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 from elastic_pytorch_operator.api.resources import WORKLOADS, Resource
-from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.cluster.interface import Change, ClusterError
+
+from tests.operator.counted_cluster import CountedCluster
 
 FLAVOR = "default-flavor"
 NODE_LABELS = {"pool": "shared"}
@@ -24,7 +26,7 @@ EVICTION_SECONDS = 0.02  # between two writes of one preemption
 ORPHANS = "OwnerNotFound"
 
 
-class KueueCluster(FakeCluster):
+class KueueCluster(CountedCluster):
     """A cluster with Kueue.
 
     Args:
@@ -98,9 +100,19 @@ class KueueCluster(FakeCluster):
         self._created[created["metadata"]["uid"]] = next(self._order)
         return created
 
-    def check_change(self, resource: Resource, before: Manifest, after: Manifest) -> None:
-        if resource is WORKLOADS:
-            _check_changed(before, after)
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        version: str,
+        change: Change,
+        subresource: str = "",
+    ) -> Manifest:
+        found = self._objects.get((resource.kind, namespace, name))
+        if resource is WORKLOADS and found and found["metadata"]["resourceVersion"] == version:
+            _check_changed(found, {**found, **apply_patch(found, change)})
+        return await super().patch(resource, namespace, name, version, change, subresource)
 
     def schedule_workloads(self) -> None:
         """One cycle: evicts what was deactivated, and admits heads while one fits."""

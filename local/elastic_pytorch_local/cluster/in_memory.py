@@ -4,6 +4,7 @@ Local mode runs on it with `LocalKubelet`, fast tests with a kubelet of their ow
 """
 
 import secrets
+from collections import Counter, deque
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
@@ -13,6 +14,8 @@ from elastic_pytorch_operator.cluster.interface import Change, ClusterError, Pod
 from elastic_pytorch_local.cluster.object_store import ObjectStore, apply_patch, check_version
 
 DEFAULT_PODS_PER_NODE = 16
+MAX_EVENTS = 1000  # the newest
+ENDED = ("Succeeded", "Failed")
 
 
 class FakeCluster(ObjectStore):
@@ -20,10 +23,8 @@ class FakeCluster(ObjectStore):
 
     def __init__(self, nodes: int = 3, pods_per_node: int = DEFAULT_PODS_PER_NODE) -> None:
         super().__init__()
-        self.events: list[Manifest] = []
+        self.events: deque[Manifest] = deque(maxlen=MAX_EVENTS)
         self._tokens: dict[str, PodIdentity] = {}
-        self.users: dict[str, str] = {}  # by token for the API server
-        self.readers: set[tuple[str, str]] = set()  # users, and paths that they may get
         for number in range(nodes):
             self.add_node(f"node-{number}", pods_per_node)
 
@@ -67,8 +68,7 @@ class FakeCluster(ObjectStore):
         return copied(self._get(names.KIND, namespace, name))
 
     def pods(self, namespace: str = "default") -> list[MutableManifest]:
-        found = sorted(self._objects.items())
-        return copied([o for (kind, place, _), o in found if (kind, place) == ("Pod", namespace)])
+        return self._list("Pod", namespace)
 
     def set_pod_status(self, namespace: str, name: str, status: Manifest) -> None:
         """Merges fields into a pod's status, as a kubelet does; ignores a pod that is gone."""
@@ -86,7 +86,7 @@ class FakeCluster(ObjectStore):
         pod = self._objects.get(("Pod", namespace, name))
         if pod is None or pod["metadata"].get("deletionTimestamp"):
             return
-        if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
+        if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ENDED:
             self.finish_deletion(namespace, name)
             return
         pod["metadata"]["deletionTimestamp"] = "2000-01-01T00:00:00Z"
@@ -104,17 +104,14 @@ class FakeCluster(ObjectStore):
         return token
 
     async def list_all(self, resource: Resource, namespace: str = "") -> list[Manifest]:
-        self._called(f"list {resource.kind}")
         return self._list(resource.kind, namespace)
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
-        self._called(f"get {resource.kind}")
         return copied(self._get(resource.kind, namespace, name))
 
     async def create(
         self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
     ) -> Manifest:
-        self._called(f"{'try' if dry_run else 'create'} {resource.kind}")
         if resource is EVENTS:
             self.events.append(copied(manifest))
             return manifest
@@ -131,7 +128,6 @@ class FakeCluster(ObjectStore):
     async def replace(
         self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
     ) -> Manifest:
-        self._called(f"{'try' if dry_run else 'replace'} {resource.kind}")
         metadata = manifest["metadata"]
         known = self._get(resource.kind, metadata["namespace"], metadata["name"])
         check_version(known, metadata.get("resourceVersion", ""))
@@ -152,11 +148,9 @@ class FakeCluster(ObjectStore):
         change: Change,
         subresource: str = "",
     ) -> Manifest:
-        self._called(f"patch {resource.kind}{subresource and '/'}{subresource}")
         found = self._get(resource.kind, namespace, name)
         check_version(found, version)
         changed = {**found, **apply_patch(found, change)}
-        self.check_change(resource, found, changed)
         found.update(changed)
         self._changed(resource.kind, "MODIFIED", found)
         return copied(found)
@@ -170,7 +164,6 @@ class FakeCluster(ObjectStore):
         *,
         grace_seconds: int | None = None,
     ) -> Manifest | None:
-        self._called(f"delete {resource.kind}")
         found = self._objects.get((resource.kind, namespace, name))
         if found is None or found["metadata"]["uid"] != uid:
             return None
@@ -185,42 +178,35 @@ class FakeCluster(ObjectStore):
         return copied(self._objects.get((resource.kind, namespace, name)))
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
-        self._called("review_token")
         return self._tokens.get(token) if audience == names.TOKEN_AUDIENCE else None
 
     async def review_user(self, token: str) -> Manifest | None:
-        self._called("review_user")
-        return {"username": self.users[token]} if token in self.users else None
+        return None
 
     async def review_read(self, user: Manifest, path: str) -> bool:
-        self._called("review_read")
-        return (user["username"], path) in self.readers
+        return False
 
     async def get_token_keys(self) -> TokenKeys:
-        self._called("get_token_keys")
         raise ClusterError(404, "the tokens of this cluster have no signature")
-
-    def check_change(self, resource: Resource, before: Manifest, after: Manifest) -> None:
-        """Refuses a change as admission does: none, where Kueue is not installed."""
 
     def _schedule(self) -> None:
         """Binds Pending pods to the ready node with the fewest pods, while there is room."""
         pods = [o for (kind, _, _), o in self._objects.items() if kind == "Pod"]
+        live = (pod for pod in pods if pod["status"].get("phase") not in ENDED)
+        load = Counter(pod["spec"].get("nodeName") for pod in live)
+        nodes = {
+            name: int(node["status"]["allocatable"]["pods"])
+            for (kind, _, name), node in self._objects.items()
+            if kind == "Node"
+            and not node["spec"].get("unschedulable")
+            and node["status"]["conditions"][0]["status"] == "True"
+        }
         for pod in pods:
             if pod["spec"].get("nodeName"):
                 continue
-            load: dict[str, int] = {}
-            for (kind, _, name), node in self._objects.items():
-                open_ = kind == "Node" and not node["spec"].get("unschedulable")
-                if open_ and node["status"]["conditions"][0]["status"] == "True":
-                    placed = [p for p in pods if p["spec"].get("nodeName") == name]
-                    used = sum(
-                        p["status"].get("phase") not in ("Succeeded", "Failed") for p in placed
-                    )
-                    if used < int(node["status"]["allocatable"]["pods"]):
-                        load[name] = used
-            if load:
-                pod["spec"]["nodeName"] = min(load, key=lambda name: (load[name], name))
+            if room := [name for name, places in nodes.items() if load[name] < places]:
+                pod["spec"]["nodeName"] = min(room, key=lambda name: (load[name], name))
+                load[pod["spec"]["nodeName"]] += 1
                 pod["status"].pop("conditions", None)
             elif pod["status"].get("conditions"):
                 continue

@@ -1,4 +1,4 @@
-"""Objects in memory, with UIDs, resource versions, watches, and faults on demand."""
+"""Objects in memory, with UIDs, resource versions and watches."""
 
 import itertools
 import random
@@ -14,11 +14,9 @@ Watcher = Callable[[str, str, MutableManifest], None]
 
 class ObjectStore:
     def __init__(self) -> None:
-        self.calls: list[str] = []
         self._objects: dict[tuple[str, str, str], MutableManifest] = {}
         self._watchers: list[Watcher] = []
         self._versions = itertools.count(1)
-        self._faults: dict[str, list[ClusterError]] = {}
 
     def watch(self, watcher: Watcher) -> None:
         self._watchers.append(watcher)
@@ -27,16 +25,7 @@ class ObjectStore:
         for (kind, _, _), found in sorted(self._objects.items()):
             watcher(kind, "ADDED", copied(found))
 
-    def fail_next(self, verb: str, code: int, message: str = "injected", **status: Any) -> None:
-        """Has the next use of a verb fail, such as `create Pod`, or `try Pod` for a dry run."""
-        self._faults.setdefault(verb, []).append(ClusterError(code, message, **status))
-
-    def _called(self, verb: str) -> None:
-        self.calls.append(verb)
-        if self._faults.get(verb):
-            raise self._faults[verb].pop(0)
-
-    def _list(self, kind: str, namespace: str = "") -> list[Manifest]:
+    def _list(self, kind: str, namespace: str = "") -> list[Any]:
         keys = sorted(key for key in self._objects if key[0] == kind)
         return [copied(self._objects[key]) for key in keys if namespace in ("", key[1])]
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
@@ -17,6 +16,7 @@ from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.spec.job import JobKey
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_job, a_manifest, a_worker_pod
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
@@ -34,7 +34,7 @@ class Served:
 
     url: str
     session: aiohttp.ClientSession
-    cluster: FakeCluster
+    cluster: CountedCluster
     cache: Cache
     registry: AgentRegistry
     token: str
@@ -58,9 +58,9 @@ class Served:
         )
 
 
-async def a_cluster_of_workers(count: int, **job: Any) -> tuple[FakeCluster, Cache]:
+async def a_cluster_of_workers(count: int, **job: Any) -> tuple[CountedCluster, Cache]:
     """A cluster with the pods of a job, and a cache that knows them."""
-    cluster, cache = FakeCluster(), Cache()
+    cluster, cache = CountedCluster(), Cache()
     for index in range(count):
         await cluster.create(PODS, a_worker_pod(a_job(**job), index))
     cache.replace_all(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import aiohttp
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import (
@@ -20,6 +19,7 @@ from elastic_pytorch_operator.agents.token_review import (
 )
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.agents.served import BEAT, a_cluster_of_workers
 
 pytestmark = pytest.mark.process
@@ -31,7 +31,7 @@ REQUESTS = 300  # of one pod: each that is refused costs a connection
 @dataclass
 class Served:
     url: str
-    cluster: FakeCluster
+    cluster: CountedCluster
     session: aiohttp.ClientSession
 
     def token(self, index: int) -> str:

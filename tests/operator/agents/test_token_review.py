@@ -1,7 +1,6 @@
 import asyncio
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.token_review import (
     MAX_FIRST_REVIEWS,
     MAX_LATER_REVIEWS,
@@ -12,8 +11,10 @@ from elastic_pytorch_operator.agents.token_review import (
 )
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 
+from tests.operator.counted_cluster import CountedCluster
 
-class Tokens(FakeCluster):
+
+class Tokens(CountedCluster):
     """Knows every token, until it is told to know none; may be slow to answer."""
 
     def __init__(self) -> None:

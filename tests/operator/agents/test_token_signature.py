@@ -6,7 +6,6 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.token_review import REVIEW_SECONDS, TokenReviewer
 from elastic_pytorch_operator.agents.token_signature import (
     AHEAD_SECONDS,
@@ -17,6 +16,7 @@ from elastic_pytorch_operator.agents.token_signature import (
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import PodIdentity, TokenKeys
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.agents.test_token_review import settle
 from tests.situations import situations
 
@@ -29,7 +29,7 @@ POD = {
 WORKER = PodIdentity("default", "lm-worker-0", "uid-0")
 
 
-class SigningCluster(FakeCluster):
+class SigningCluster(CountedCluster):
     """Signs tokens, and publishes the keys."""
 
     def __init__(self) -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import LEASES, Resource
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.faulty_cluster import add_object
 
 
@@ -26,7 +26,7 @@ class Clock:
         return time.monotonic() + self.ahead
 
 
-class LeaseCluster(FakeCluster):
+class LeaseCluster(CountedCluster):
     """A cluster with the Lease as the chart renders it."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class SlowCluster(LeaseCluster):
         await asyncio.sleep(self.seconds)
 
 
-def an_elector(cluster: FakeCluster, identity: str, clock: Clock | None = None) -> Elector:
+def an_elector(cluster: CountedCluster, identity: str, clock: Clock | None = None) -> Elector:
     return Elector(
         cluster,
         "system",
@@ -217,7 +217,7 @@ async def test_answer_that_is_lost_is_found_out() -> None:
 async def test_lease_that_is_missing_is_waited_for_and_the_log_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    cluster = FakeCluster()
+    cluster = CountedCluster()
     elector = an_elector(cluster, "first")
     waiting = asyncio.create_task(acquired(elector))
     while "cannot claim the lease" not in caplog.text:

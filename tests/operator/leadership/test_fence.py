@@ -2,11 +2,11 @@ import asyncio
 import inspect
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.resources import LEASES, PODS
 from elastic_pytorch_operator.cluster.interface import Cluster
 from elastic_pytorch_operator.leadership.fence import UNFENCED, WRITES, Fence, NotLeadingError
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.faulty_cluster import add_object
 
 POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}, "spec": {"containers": []}}
@@ -22,7 +22,7 @@ def test_every_verb_of_the_interface_is_fenced_or_needs_no_fence() -> None:
 
 
 async def test_writes_are_sent_only_while_the_replica_leads() -> None:
-    cluster, leads = FakeCluster(), False
+    cluster, leads = CountedCluster(), False
     fenced = Fence(cluster, lambda: leads).cluster
     with pytest.raises(NotLeadingError):
         await fenced.create(PODS, POD, strict=True)
@@ -34,14 +34,14 @@ async def test_writes_are_sent_only_while_the_replica_leads() -> None:
 
 
 async def test_lease_may_be_written_by_a_replica_that_does_not_lead_yet() -> None:
-    cluster = FakeCluster()
+    cluster = CountedCluster()
     add_object(cluster, "Lease", "system", "lease")
     fenced = Fence(cluster, lambda: False).cluster
     await fenced.replace(LEASES, await fenced.get(LEASES, "system", "lease"))
     assert cluster.calls == ["get Lease", "replace Lease"]
 
 
-class SlowCluster(FakeCluster):
+class SlowCluster(CountedCluster):
     """Carries out a deletion of a pod once it may."""
 
     def __init__(self) -> None:

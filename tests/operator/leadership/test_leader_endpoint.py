@@ -3,7 +3,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import ENDPOINT_SLICES
 from elastic_pytorch_operator.cluster.interface import ClusterError
@@ -18,6 +17,7 @@ from elastic_pytorch_operator.leadership.leader_endpoint import (
     write_endpoint,
 )
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.faulty_cluster import add_object
 from tests.situations import situations
 
@@ -29,21 +29,21 @@ FIRST = Endpoint("operator-a", "uid-a", "10.0.0.1", 8443, "node-1")
 SECOND = Endpoint("operator-b", "uid-b", "10.0.0.2", 8443, "node-2")
 
 
-def with_empty_slices() -> FakeCluster:
+def with_empty_slices() -> CountedCluster:
     """A cluster with the EndpointSlices as the chart renders them."""
-    cluster = FakeCluster()
+    cluster = CountedCluster()
     for name in (IPV4, IPV6):
         add_object(cluster, "EndpointSlice", SYSTEM, name)
     return cluster
 
 
-async def told(cluster: FakeCluster, name: str = IPV4) -> list[str]:
+async def told(cluster: CountedCluster, name: str = IPV4) -> list[str]:
     """The addresses that the Service leads to."""
     found = await cluster.get(ENDPOINT_SLICES, SYSTEM, name)
     return [address for there in found.get("endpoints") or () for address in there["addresses"]]
 
 
-async def change(cluster: FakeCluster, edit: Callable[[dict[str, Any]], object]) -> Manifest:
+async def change(cluster: CountedCluster, edit: Callable[[dict[str, Any]], object]) -> Manifest:
     """What a person does to the EndpointSlice; returns it as it is then."""
     found = dict(await cluster.get(ENDPOINT_SLICES, SYSTEM, IPV4))
     edit(found)
@@ -161,7 +161,7 @@ async def test_leader_tries_until_its_address_is_written(
 
 async def test_slice_that_is_missing_is_an_error() -> None:
     with pytest.raises(ClusterError, match="not found"):
-        await write_endpoint(FakeCluster(), SYSTEM, FIRST)
+        await write_endpoint(CountedCluster(), SYSTEM, FIRST)
 
 
 async def test_late_write_of_an_earlier_leader_is_undone() -> None:

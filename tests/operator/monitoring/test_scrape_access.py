@@ -4,7 +4,6 @@ import asyncio
 
 import aiohttp
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.http.server import serving
@@ -19,11 +18,13 @@ from elastic_pytorch_operator.monitoring.scrape_access import (
     ScrapeAccess,
 )
 
+from tests.operator.counted_cluster import CountedCluster
+
 PROMETHEUS = "system:serviceaccount:monitoring:prometheus"
 WORKER = "system:serviceaccount:default:default"
 
 
-class Users(FakeCluster):
+class Users(CountedCluster):
     """Knows Prometheus, who may read the metrics, and another user, who may not.
 
     May be slow to answer.

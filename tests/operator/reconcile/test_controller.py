@@ -3,7 +3,6 @@ import itertools
 from datetime import timedelta
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.resources import SERVICES
@@ -13,6 +12,7 @@ from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import WATCH_CHECK_SECONDS, Controller
 from elastic_pytorch_operator.reconcile.execute import merge_patch
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import BEGIN, CountedQueue, Running, RunningController
 
@@ -52,7 +52,7 @@ async def test_quick_plans_share_a_turn_of_the_event_loop_and_slow_ones_do_not(
     tick_seconds: float, planned: int
 ) -> None:
     ticks = itertools.count(0.0, tick_seconds)
-    cluster, queue = FakeCluster(), CountedQueue()
+    cluster, queue = CountedCluster(), CountedQueue()
     settings = AgentSettings("http://operator")
     controller = Controller(cluster, Cache(), AgentRegistry(), queue, settings, lambda: next(ticks))
     for number in range(20):

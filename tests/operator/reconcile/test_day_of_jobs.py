@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.resources import SERVICES
 from elastic_pytorch_operator.reconcile.controller import RESYNC_SECONDS
 from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import (
     CountedQueue,
@@ -28,13 +28,13 @@ PAUSE_SECONDS = 900.0  # from one new job to the next
 TTL_SECONDS = 3600
 
 
-class Day(RunningController[FakeCluster]):
+class Day(RunningController[CountedCluster]):
     """An operator on a cluster in memory, and the agents of its jobs."""
 
     queue: CountedQueue
 
     def __init__(self) -> None:
-        super().__init__(FakeCluster(nodes=4, pods_per_node=1000), CountedQueue())
+        super().__init__(CountedCluster(nodes=4, pods_per_node=1000), CountedQueue())
 
     @property
     def plans(self) -> int:

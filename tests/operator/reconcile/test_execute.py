@@ -1,7 +1,6 @@
 import asyncio
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
@@ -11,13 +10,14 @@ from elastic_pytorch_operator.reconcile.execute import Executor
 from elastic_pytorch_operator.spec.job import parse_job
 
 from tests.operator.builders import KEY, a_manifest
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.running_controller import CountedQueue, RunningController
 
 JOBS = 60
 
 
 async def test_services_are_looked_for_again_a_part_at_a_time_and_each_once() -> None:
-    running = RunningController(FakeCluster(nodes=4, pods_per_node=100))
+    running = RunningController(CountedCluster(nodes=4, pods_per_node=100))
     for number in range(JOBS):
         running.cluster.apply_job(a_manifest(f"job-{number}"))
     looks = []
@@ -33,7 +33,7 @@ async def test_services_are_looked_for_again_a_part_at_a_time_and_each_once() ->
 
 async def test_job_of_another_controller_is_planned_as_rarely_as_others() -> None:
     queue = CountedQueue()
-    running = RunningController(FakeCluster(), queue)
+    running = RunningController(CountedCluster(), queue)
     running.cluster.apply_job(a_manifest(managedBy="kueue.x-k8s.io/multikueue"))
     async with running.runs():
         await asyncio.sleep(RESYNC_SECONDS - 1.0)
@@ -46,7 +46,7 @@ async def test_job_of_another_controller_is_planned_as_rarely_as_others() -> Non
 async def test_user_is_told_that_a_refused_pod_is_the_operators_own(
     action: Action, explained: bool
 ) -> None:
-    cluster = FakeCluster()
+    cluster = CountedCluster()
     executor = Executor(cluster, Cache(), AgentSettings("http://operator"))
     job = parse_job(a_manifest(rendezvous={"backend": "c10d"}))
     cluster.fail_next(
@@ -60,7 +60,7 @@ async def test_user_is_told_that_a_refused_pod_is_the_operators_own(
 
 
 async def test_what_is_known_of_jobs_that_are_gone_is_forgotten() -> None:
-    executor = Executor(FakeCluster(), Cache(), AgentSettings("http://operator"))
+    executor = Executor(CountedCluster(), Cache(), AgentSettings("http://operator"))
     jobs = [parse_job(a_manifest(name)) for name in ("stays", "goes")]
     for job in jobs:
         (write,) = executor.writes(job, [CreateService()])

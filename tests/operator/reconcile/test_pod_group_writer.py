@@ -1,7 +1,6 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.gang_schedulers import KUBERNETES
 from elastic_pytorch_operator.api.manifest import Manifest
@@ -12,6 +11,7 @@ from elastic_pytorch_operator.reconcile.existing_objects import BlockedError
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
 from elastic_pytorch_operator.spec.job import parse_job
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import Running
 from tests.situations import situations
@@ -166,7 +166,7 @@ async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Runnin
 
 
 async def test_pod_group_that_is_being_deleted_is_not_used_again_unless_a_pod_keeps_it() -> None:
-    cluster = FakeCluster()
+    cluster = CountedCluster()
     writer = PodGroupWriter(cluster)
     job = parse_job(a_gang(scheduling={"gangScheduler": "Kubernetes"}))
     going = pod_group(job, KUBERNETES)
@@ -211,7 +211,7 @@ async def test_pod_group_of_another_is_left_alone(running: Running) -> None:
 
 
 async def test_job_that_is_resumed_with_another_scheduler_gets_that_ones_pod_group() -> None:
-    cluster = FakeCluster()
+    cluster = CountedCluster()
     writer = PodGroupWriter(cluster)
     before, after = (
         parse_job(a_gang(scheduling={"gangScheduler": name}))
@@ -224,7 +224,7 @@ async def test_job_that_is_resumed_with_another_scheduler_gets_that_ones_pod_gro
 
 
 async def test_pod_groups_are_looked_for_again_and_what_is_not_there_is_not() -> None:
-    writer = PodGroupWriter(FakeCluster())
+    writer = PodGroupWriter(CountedCluster())
     job, ended = (parse_job(a_gang(name=name)) for name in ("lm", "ended"))
     await writer.put(job)
     await writer.delete(ended)

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.planning.plan_rounds import REGULAR_SECONDS
 from elastic_pytorch_operator.planning.reporting.status_writes import PROGRESS_WRITES_PER_SECOND
 from elastic_pytorch_operator.planning.workers.silence import (
@@ -18,6 +17,7 @@ from elastic_pytorch_operator.planning.workers.silence import (
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import RunningController, running_status
 
@@ -50,7 +50,7 @@ class TellingQueue(WorkQueue[JobKey]):
         super().done(key, REST_SECONDS)
 
 
-class QuietCluster(RunningController[FakeCluster]):
+class QuietCluster(RunningController[CountedCluster]):
     """Jobs whose agents report a step with each heartbeat.
 
     Attributes:
@@ -62,7 +62,7 @@ class QuietCluster(RunningController[FakeCluster]):
     queue: TellingQueue
 
     def __init__(self, jobs: int) -> None:
-        super().__init__(FakeCluster(nodes=4, pods_per_node=1000), TellingQueue())
+        super().__init__(CountedCluster(nodes=4, pods_per_node=1000), TellingQueue())
         self.silent: set[str] = set()
         self.stepless = False
         self.stopped_at: dict[JobKey, float] = {}

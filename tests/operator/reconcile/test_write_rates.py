@@ -116,7 +116,7 @@ async def test_heartbeats_have_no_more_written_than_a_job_may_and_the_last_one_c
         await let_agents_change_their_minds(world, pods, range(TURNS, 2 * TURNS))
         [series] = [
             e["series"]
-            for e in world.cluster.events[quiet:]
+            for e in list(world.cluster.events)[quiet:]
             if e["reason"] == "Straggler" and "series" in e
         ][:1]
         assert series["count"] > 1, "what was not sent is counted"

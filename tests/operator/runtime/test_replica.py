@@ -12,7 +12,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import ENDPOINT_SLICES, JOBS, LEASES, PODS, Resource
@@ -27,6 +26,7 @@ from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Replic
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_manifest
 from tests.operator.faulty_cluster import add_object
 from tests.ports import free_port
@@ -44,7 +44,7 @@ BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 class Line:
     """A replica's connection to the API server; when cut, it neither reads nor writes."""
 
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, cluster: CountedCluster) -> None:
         self.is_cut = False
         self.cluster = Fence(cluster, lambda: not self.is_cut).cluster
         for verb in ("get", "replace"):
@@ -106,7 +106,7 @@ class Running:
 
 @dataclass
 class World:
-    cluster: FakeCluster
+    cluster: CountedCluster
     session: aiohttp.ClientSession
     replicas: list[Running] = field(default_factory=list)
 
@@ -178,7 +178,7 @@ class World:
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     async with aiohttp.ClientSession() as session:
-        found = World(FakeCluster(), session)
+        found = World(CountedCluster(), session)
         for kind, name in (("Lease", names.OPERATOR), ("EndpointSlice", SLICE)):
             add_object(found.cluster, kind, SYSTEM, name)
         yield found

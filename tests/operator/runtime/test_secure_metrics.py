@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import aiohttp
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator import cli
 from elastic_pytorch_operator.api.resources import ENDPOINT_SLICES, LEASES, SECRETS
 from elastic_pytorch_operator.informer.cache import Cache
@@ -22,6 +21,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
 from elastic_pytorch_operator.tls.secret import keep_trust, read_trust
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.faulty_cluster import add_object
 from tests.ports import free_port
 
@@ -35,7 +35,7 @@ SECRET, SLICE = f"{NAME}-tls", f"{NAME}-ipv4"
 class Served:
     """A cluster with a replica, and who asks it."""
 
-    cluster: FakeCluster
+    cluster: CountedCluster
     settings: ReplicaSettings
     session: aiohttp.ClientSession
 
@@ -87,7 +87,7 @@ async def watch(cache: Cache, request_work: Callable[[Iterable[JobKey]], None]) 
 
 @contextlib.asynccontextmanager
 async def served(*, may_lead: bool = True, existing: str = "") -> AsyncIterator[Served]:
-    cluster = FakeCluster()
+    cluster = CountedCluster()
     for kind, name in (("Lease", NAME), ("Secret", existing or SECRET), ("EndpointSlice", SLICE)):
         add_object(cluster, kind, SYSTEM, name)
     if not may_lead:

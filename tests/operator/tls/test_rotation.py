@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.tls.rotation import (
@@ -32,6 +31,7 @@ from elastic_pytorch_operator.tls.secret import (
     write_trust,
 )
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.faulty_cluster import add_object
 
 NOW = 1_800_000_000.0
@@ -95,9 +95,9 @@ def test_an_authority_outlives_all_that_it_signs_by_years() -> None:
     assert len(ends) == 7, "one in five years"
 
 
-def with_empty_secret() -> FakeCluster:
+def with_empty_secret() -> CountedCluster:
     """A cluster with the Secret as the chart renders it."""
-    cluster = FakeCluster()
+    cluster = CountedCluster()
     add_object(cluster, "Secret", "system", SECRET_NAME)
     return cluster
 

@@ -9,7 +9,6 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
 from elastic_pytorch_operator.tls.rotation import DAY, SERVING_DAYS, Trust
@@ -28,6 +27,7 @@ from elastic_pytorch_operator.tls.secret import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.any_jobs import any_objects
 from tests.operator.faulty_cluster import add_object
 
@@ -42,7 +42,7 @@ async def keep(
     data: dict[str, Any] | None, held: Trust | None = None, now: float = NOW
 ) -> tuple[Trust, list[str], dict[str, Any]]:
     """What is trusted with these data, how often two passes wrote, and what the Secret holds."""
-    cluster = FakeCluster()
+    cluster = CountedCluster()
     add_object(cluster, "Secret", "system", SECRET_NAME)
     await cluster.replace(
         SECRETS, {**await cluster.get(SECRETS, "system", SECRET_NAME), "data": data}
