@@ -3,15 +3,14 @@
 import contextlib
 import queue
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 
 from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object
 from elastic_pytorch_client.errors import NoSuchJob, NotFound
 from elastic_pytorch_client.page.live_jobs import LiveJobs
 from elastic_pytorch_client.page.server import PageServer
+from elastic_pytorch_client.verbs.context import time_of_day
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import write_time
 
@@ -19,10 +18,6 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 
 KINDS = (names.KIND, "Pod", "Node")
 Change = tuple[str, Object]
-
-
-def time_of_day() -> datetime:
-    return datetime.now(UTC)
 
 
 class MemoryReader:
@@ -41,7 +36,6 @@ class MemoryReader:
     ) -> None:
         self._events, self._logs, self._now = cluster.events, logs, now
         self._objects: dict[tuple[str, str, str], Object] = {}
-        self._began: dict[str, str] = {}
         self._watches: list[queue.SimpleQueue[Change | None]] = []
         self._lock = threading.Lock()
         self._stopped = False
@@ -67,8 +61,8 @@ class MemoryReader:
     def watch_jobs(
         self, namespace: str | None, name: str | None = None, *, seconds: int = WATCH_SECONDS
     ) -> Iterator[Change]:
+        """Yields changes until the reader is stopped, whatever the seconds."""
         changes: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
-        until = time.monotonic() + seconds
         with self._lock:
             if self._stopped:
                 return
@@ -76,13 +70,7 @@ class MemoryReader:
         try:
             for job in self.list_jobs(namespace):
                 changes.put(("ADDED", job))
-            while (left := until - time.monotonic()) > 0:
-                try:
-                    change = changes.get(timeout=left)
-                except queue.Empty:
-                    return
-                if change is None:
-                    return
+            for change in iter(changes.get, None):
                 metadata = change[1]["metadata"]
                 if namespace in (None, metadata["namespace"]) and name in (None, metadata["name"]):
                     yield change
@@ -129,11 +117,13 @@ class MemoryReader:
         if kind not in KINDS:
             return
         metadata = found["metadata"]
+        key = (kind, metadata.get("namespace", ""), metadata["name"])
         with self._lock:
             # The cluster in memory lacks these times.
-            began = self._began.setdefault(metadata["uid"], write_time(self._now()))
-            metadata["creationTimestamp"] = began
-            key = (kind, metadata.get("namespace", ""), metadata["name"])
+            known = self._objects.get(key)
+            metadata["creationTimestamp"] = (
+                known["metadata"]["creationTimestamp"] if known else write_time(self._now())
+            )
             if change == "DELETED":
                 self._objects.pop(key, None)
             else:
@@ -145,14 +135,8 @@ class MemoryReader:
 @contextlib.contextmanager
 def serve_page(reader: MemoryReader, now: Callable[[], datetime] = time_of_day) -> Iterator[str]:
     """Serves the page of all jobs on 127.0.0.1 in a context; yields its secret address."""
-    live = LiveJobs(reader, None)
-    with PageServer(reader, live, now) as server:
-        live.start()
-        serve = partial(server.serve_forever, poll_interval=0.05)
-        threading.Thread(target=serve, name="page", daemon=True).start()
+    with PageServer(reader, LiveJobs(reader, None), now).serving() as url:
         try:
-            yield server.url
+            yield url
         finally:
-            live.stop()
             reader.stop()
-            server.shutdown()

@@ -4,7 +4,8 @@ import json
 import secrets
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -77,6 +78,18 @@ class PageServer(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         return f"http://{ADDRESS}:{self.server_port}/{self.secret}/"
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        """Serves the page, with its live rows, in a context; yields its secret address."""
+        with self:
+            self.live.start()
+            threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
+            try:
+                yield self.url
+            finally:
+                self.live.stop()
+                self.shutdown()
 
     @cached_property
     def static(self) -> dict[str, bytes]:

@@ -2,9 +2,9 @@
 
 import argparse
 import signal
-import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from elastic_pytorch_client.errors import Refused
@@ -40,24 +40,16 @@ def run(context: Context, options: argparse.Namespace) -> int:
         server = PageServer(context.cluster, live, context.now, options.port, stacks)
     except (OSError, OverflowError) as error:
         raise Refused(f"cannot listen on port {options.port} of 127.0.0.1: {error}") from error
-    with server:
-        live.start()
-        threading.Thread(target=server.serve_forever, name="page", daemon=True).start()
-        try:
-            where = f"The page is at {server.url}"
-            context.console.print(where, soft_wrap=True, highlight=False, markup=False)
-            context.console.print(
-                "The address has a secret: who knows it sees what you may see. Ctrl-C ends it."
-            )
-            if not options.no_open and context.console.is_terminal:
-                open_page(server.url)
-            while True:
-                context.clock.sleep(WAIT_SECONDS)
-        except KeyboardInterrupt:
-            return 0
-        finally:
-            live.stop()
-            server.shutdown()
+    with server.serving() as url, suppress(KeyboardInterrupt):
+        context.console.print(f"The page is at {url}", soft_wrap=True, markup=False)
+        context.console.print(
+            "The address has a secret: who knows it sees what you may see. Ctrl-C ends it."
+        )
+        if not options.no_open and context.console.is_terminal:
+            open_page(url)
+        while True:
+            context.clock.sleep(WAIT_SECONDS)
+    return 0
 
 
 def open_page(url: str, browser_of: Callable[[], webbrowser.BaseBrowser] = webbrowser.get) -> bool:
