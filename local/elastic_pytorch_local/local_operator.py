@@ -30,16 +30,15 @@ class LocalOperator:
 
 @asynccontextmanager
 async def local_operator(
-    workdir: Path, paths: Mapping[str, Path], pythonpath: str = "", **kubelet: Any
+    workdir: Path, paths: Mapping[str, Path], **kubelet: Any
 ) -> AsyncIterator[LocalOperator]:
-    """The pythonpath has the agent's package, if it is not installed."""
     cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
     queue: WorkQueue[JobKey] = WorkQueue()
     api = AgentApi(cache, registry, TokenReviewer(cluster), queue.add)
     async with listening(api, "127.0.0.1", 0) as port:
         settings = AgentSettings(f"http://127.0.0.1:{port}")
         controller = Controller(cluster, cache, registry, queue, settings)
-        runner = LocalKubelet(cluster, workdir, paths, pythonpath, **kubelet)
+        runner = LocalKubelet(cluster, workdir, paths, find_agent(), **kubelet)
 
         def observe(kind: str, change: str, found: Any) -> None:
             queue.add_all(cache.observe_change(kind, change, found, time.monotonic()))

@@ -148,11 +148,14 @@ async def _train(
         job = watcher.job
         if faults and acts.costs:
             print(cost_table(acts.costs), flush=True)
-        if not job.ended:
-            say(f"stopping {name}")
-            await _remove(driver, name)
-        else:
-            await _wait_for_pods(driver)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                if not job.ended:
+                    say(f"stopping {name}")
+                    await driver.delete_job(name)
+                # A cluster in memory has no event for it.
+                while not driver.pods_have_ended():  # noqa: ASYNC110
+                    await asyncio.sleep(POLL_SECONDS)
     if failure:
         print(driver.last_words(), flush=True)
         say(failure)
@@ -236,17 +239,3 @@ async def _scale(driver: LocalDriver, watcher: Watcher, typed: str) -> None:
         say(f"{typed or 'this'} is no size of this job: {how}")
         return
     await driver.scale_job(watcher.name, int(typed))
-
-
-async def _remove(driver: LocalDriver, name: str) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(STOP_SECONDS):
-            await driver.delete_job(name)
-
-
-async def _wait_for_pods(driver: LocalDriver) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(STOP_SECONDS):
-            # A cluster in memory has no event for it.
-            while not driver.pods_have_ended():  # noqa: ASYNC110
-                await asyncio.sleep(POLL_SECONDS)

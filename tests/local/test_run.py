@@ -52,3 +52,11 @@ def test_workers_and_arguments_of_the_command_line_are_over_the_manifest(tmp_pat
     assert (documents.job["spec"]["replicas"], container["args"][-2:]) == (3, ["--lr", "3"])
     with pytest.raises(InvalidJob, match="maxReplicas"):
         read_job([path], workers=9)
+
+
+def test_number_of_workers_that_no_job_may_have_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    for workers in (0, -1):
+        with pytest.raises(InvalidJob, match="replicas"):
+            read_job([script], workers=workers)

@@ -15,14 +15,13 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import ClusterError
 
 from elastic_pytorch_local.faults.driver import Change, Driver, DriverError
-from elastic_pytorch_local.local_operator import LocalOperator, find_agent, local_operator
+from elastic_pytorch_local.local_operator import LocalOperator, local_operator
 from elastic_pytorch_local.manifests.config_objects import Config
 from elastic_pytorch_local.page import MemoryReader, serve_page
 from elastic_pytorch_local.pods.kubelet import NO_CONFIG
 
 NAMESPACE = "default"
 LOOK_SECONDS = 0.05
-DELETION_SECONDS = 600.0
 LAST_LINES = 20  # of each pod's log, if the job fails
 MAX_LINES, MAX_PODS = 10_000, 32  # whose logs are kept
 WriteLine = Callable[[str, str], None]
@@ -75,9 +74,8 @@ class LocalDriver(Driver):
         show: WriteLine = no_line,
     ) -> AsyncIterator["LocalDriver"]:
         logs = PodLogs(show)
-        async with local_operator(
-            workdir, paths, find_agent(), write_line=logs.write, config=config
-        ) as operator:
+        running = local_operator(workdir, paths, write_line=logs.write, config=config)
+        async with running as operator:
             yield cls(operator, logs, namespace)
 
     async def create_job(self, manifest: Mapping[str, Any]) -> None:
@@ -86,10 +84,9 @@ class LocalDriver(Driver):
     async def delete_job(self, name: str) -> None:
         with suppress(ClusterError):
             self._operator.cluster.remove_job(name, self.namespace)
-        async with asyncio.timeout(DELETION_SECONDS):
-            # A cluster in memory has no event for it.
-            while self._operator.cluster.pods(self.namespace):  # noqa: ASYNC110
-                await asyncio.sleep(LOOK_SECONDS)
+        # A cluster in memory has no event for it.
+        while self._operator.cluster.pods(self.namespace):  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def scale_job(self, name: str, replicas: int) -> None:
         with _driver_errors():
@@ -111,11 +108,9 @@ class LocalDriver(Driver):
         return time.time()
 
     def watch_jobs(self, name: str) -> AsyncIterator[Change]:
-        del name
         return self._watch(names.KIND)
 
     def watch_pods(self, job: str) -> AsyncIterator[Change]:
-        del job
         return self._watch("Pod")
 
     async def _watch(self, wanted: str) -> AsyncIterator[Change]:

@@ -24,10 +24,10 @@ def job_of_script(script: Path, arguments: Sequence[str], workers: int | None) -
         OSError: there is no such script.
     """
     script.stat()
-    wanted = workers or DEFAULT_WORKERS
+    wanted = DEFAULT_WORKERS if workers is None else workers
     name = re.sub(r"[^a-z0-9]+", "-", script.stem.lower())[:MAX_NAME].strip("-")
     name = name if name[:1].isalpha() else f"job-{name}".strip("-")
-    threads = max(1, (os.cpu_count() or 1) // wanted)
+    threads = max(1, (os.cpu_count() or 1) // max(1, wanted))
     container = {
         "name": names.TRAINING_CONTAINER,
         "image": "this-machine",

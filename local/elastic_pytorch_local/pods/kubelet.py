@@ -13,12 +13,13 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.spec.job import training_container
 
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_local.manifests.config_objects import Config
@@ -54,8 +55,8 @@ class LocalKubelet:
         cluster: FakeCluster,
         workdir: Path,
         paths: Mapping[str, Path],
-        pythonpath: str = "",
-        write_line: Callable[[str, str], None] = print_line,
+        pythonpath: str,
+        write_line: Callable[[str, str], None],
         config: Config = NO_CONFIG,
     ) -> None:
         self._cluster = cluster
@@ -103,10 +104,7 @@ class LocalKubelet:
 
     async def _run(self, pod: Manifest) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        containers = pod["spec"]["containers"]
-        container = next(
-            c for c in containers if c["name"] == names.TRAINING_CONTAINER or len(containers) == 1
-        )
+        container = training_container(pod)
         try:
             await self._run_container(namespace, name, pod, container)
         # Any fault must end the pod, or its end would be awaited forever.
@@ -149,14 +147,14 @@ class LocalKubelet:
         self._set_state(namespace, name, container, {"running": {}}, status)
         stopping = asyncio.ensure_future(self._stop_when_deleted(name, pod, process))
         ending = asyncio.ensure_future(_end_with(process, name))
-        last_lines: list[str] = []
+        last_lines = deque[str](maxlen=MESSAGE_LINES)
 
         async def pass_on(stream: asyncio.StreamReader | None) -> None:
             output, read = OutputLines(), b"."
             while read and stream is not None:
                 read = await stream.read(READ_BYTES)
                 for line in output.take(read, time.monotonic()):
-                    last_lines[:] = [*last_lines[1 - MESSAGE_LINES :], line]
+                    last_lines.append(line)
                     self._write_line(name, line)
 
         try:
