@@ -13,6 +13,7 @@ from datetime import datetime
 from math import inf
 
 PACE_SECONDS = 3.0
+MAX_STEPS = 100_000  # the newest ones of a log
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,8 @@ class StepLog:
         match record:
             case Step():
                 insort(self._steps, record, key=lambda step: step.at)
+                if len(self._steps) > MAX_STEPS:
+                    self._known.discard(self._steps.pop(0))
             case Began():
                 insort(self._began, record.at)
                 insort(self._began_of.setdefault(record.pod, []), record.at)

@@ -1,4 +1,5 @@
 import pytest
+from elastic_pytorch_local.faults import steps as log_steps
 from elastic_pytorch_local.faults.steps import (
     Began,
     Done,
@@ -155,3 +156,12 @@ def test_a_group_that_has_gone_tells_of_no_further_change() -> None:
     ]
     assert [each.pause_seconds for each in found] == pytest.approx([4.0, 2.0])
     assert changes(seen, 6.5) == found[1:]
+
+
+def test_a_long_training_keeps_its_newest_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_steps, "MAX_STEPS", 5)
+    taken = steps("a", 1, 9, at=2.0, world=3)
+    log = StepLog([Began(1.0, "a", 3), *taken])
+    for step in taken:  # a log that is followed again begins again
+        log.add(step)
+    assert [step.number for step in log.steps()] == [5, 6, 7, 8, 9]
