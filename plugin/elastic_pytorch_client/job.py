@@ -10,7 +10,7 @@ from elastic_pytorch_client.errors import JobFailed, NoSuchJob, TimedOut
 from elastic_pytorch_client.manifest import build_manifest, read_manifest
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
-from elastic_pytorch_client.watch import Clock, follow_job, until_ended, wait_for_job
+from elastic_pytorch_client.watch import Clock, follow_job, trains_whole, until_ended, wait_for_job
 from elastic_pytorch_client.worker_logs import Choice, Line, follow_logs, read_logs
 
 DELETE_SECONDS = 60.0
@@ -154,11 +154,7 @@ class Job:
             JobFailed: the job has ended first.
             TimedOut: they do not train in time.
         """
-
-        def whole(view: JobView) -> bool:
-            return view.seen and view.at_wanted_size
-
-        return self._wait_for(whole, "all its workers trained", timeout_seconds)
+        return self._wait_for(trains_whole, "all its workers trained", timeout_seconds)
 
     def logs(self, *, rank: int | None = None, tail_lines: int | None = None) -> Iterator[Line]:
         """Yields the log lines of the workers whose pods still exist.

@@ -68,6 +68,11 @@ def until_ended(jobs: Iterator[JobView]) -> Iterator[JobView]:
             return
 
 
+def trains_whole(job: JobView) -> bool:
+    """Whether a group of the size in the newest spec trains."""
+    return job.seen and job.at_wanted_size
+
+
 def wait_for_job(
     cluster: Cluster,
     namespace: str,
@@ -103,7 +108,7 @@ def _seconds_for_a_watch(until: float | None, clock: Clock) -> int:
     if until is None:
         return WATCH_SECONDS
     left = until - clock.monotonic()
-    return 0 if left <= 0 else max(1, min(WATCH_SECONDS, round(left)))
+    return 0 if left <= 0 else max(1, round(min(WATCH_SECONDS, left)))
 
 
 def _version(manifest: Object) -> str:

@@ -109,3 +109,12 @@ def test_restart_without_the_right_to_suspend_changes_nothing(
     cluster.faults = {"patch_job": [NotAllowed("you may not")]}
     assert epj(cluster, "restart", "char-lm")[0] == 1
     assert capsys.readouterr().err == "error: you may not\n"
+
+
+def test_a_wait_may_have_no_end(epj: Epj) -> None:
+    cluster = RecordedCluster("young")
+    cluster.put(a_job())
+    cluster.script = [a_job("Running")]
+    code, printed = epj(cluster, "resume", "char-lm", "--wait", "--timeout", "inf")
+    assert (code, cluster.script) == (0, [])
+    assert "workers train in round" in printed

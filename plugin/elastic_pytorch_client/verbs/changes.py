@@ -1,51 +1,42 @@
 """The verbs that change a job: `kubectl epj suspend`, `resume`, `restart` and `resize`."""
 
 import argparse
+from functools import partial
 
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, Refused
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.verbs.context import WAIT_SECONDS, Context, Verb, add_name, add_wait
+from elastic_pytorch_client.verbs.context import Context, Verb, add_name
+from elastic_pytorch_client.watch import trains_whole
 
+WAIT_SECONDS = 300.0
 ALL_TRAINED = "all wanted workers trained"
 
 
-def _add_suspend_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser, until: str, limits: str = "--wait") -> None:
     add_name(parser)
-    add_wait(parser, "no worker runs")
-
-
-def _suspend(context: Context, options: argparse.Namespace) -> int:
-    _set_suspended(context, options.name, True)
-    context.console.print(f"{options.name}: its workers save and stop", highlight=False)
-    if options.wait:
-        context.wait(options.name, has_stopped, "all its workers had stopped", options.timeout)
-        context.console.print(f"{options.name}: no worker runs any more", highlight=False)
-    return 0
-
-
-def _add_resume_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name(parser)
-    add_wait(parser, "all wanted workers train")
-
-
-def _resume(context: Context, options: argparse.Namespace) -> int:
-    _set_suspended(context, options.name, False)
-    context.console.print(f"{options.name}: resumed; its workers start", highlight=False)
-    return _wait_for_training(context, options, ALL_TRAINED)
-
-
-def _add_restart_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name(parser)
-    parser.add_argument(
-        "--wait", action="store_true", help="wait until all wanted workers train again"
-    )
+    parser.add_argument("--wait", action="store_true", help=f"wait until {until}")
     parser.add_argument(
         "--timeout",
         type=float,
         default=WAIT_SECONDS,
         metavar="SECONDS",
-        help="limit of the wait for the workers' end, and of --wait (default: 300)",
+        help=f"limit of {limits} (default: 300)",
     )
+
+
+def _suspend(context: Context, options: argparse.Namespace) -> int:
+    _set_suspended(context, options.name, True)
+    context.console.print(f"{options.name}: its workers save and stop")
+    if options.wait:
+        context.wait(options.name, has_stopped, "all its workers had stopped", options.timeout)
+        context.console.print(f"{options.name}: no worker runs any more")
+    return 0
+
+
+def _resume(context: Context, options: argparse.Namespace) -> int:
+    _set_suspended(context, options.name, False)
+    context.console.print(f"{options.name}: resumed; its workers start")
+    return _wait_for_training(context, options, ALL_TRAINED)
 
 
 def _restart(context: Context, options: argparse.Namespace) -> int:
@@ -61,7 +52,7 @@ def _restart(context: Context, options: argparse.Namespace) -> int:
     if job.suspended:
         raise Refused(f"{name} is suspended: `kubectl epj resume {name}` starts its workers")
     _set_suspended(context, name, True)
-    context.console.print(f"{name}: its workers save and stop", highlight=False)
+    context.console.print(f"{name}: its workers save and stop")
     try:
         context.wait(name, has_stopped, "all its workers had stopped", options.timeout)
     finally:
@@ -72,7 +63,7 @@ def _restart(context: Context, options: argparse.Namespace) -> int:
         except EpjError as error:
             stays = f"{name} stays suspended: `kubectl epj resume {name}`"
             raise EpjError(f"{error}; {stays}") from error
-    context.console.print(f"{name}: its workers start again", highlight=False)
+    context.console.print(f"{name}: its workers start again")
     return _wait_for_training(context, options, ALL_TRAINED)
 
 
@@ -82,13 +73,8 @@ def _set_suspended(context: Context, name: str, suspended: bool) -> None:
 
 def _wait_for_training(context: Context, options: argparse.Namespace, what: str) -> int:
     if options.wait:
-
-        def trains(job: JobView) -> bool:
-            return job.seen and job.at_wanted_size
-
-        job = context.wait(options.name, trains, what, options.timeout)
-        said = f"{options.name}: {job.size} workers train in round {job.round}"
-        context.console.print(said, highlight=False)
+        job = context.wait(options.name, trains_whole, what, options.timeout)
+        context.console.print(f"{options.name}: {job.size} workers train in round {job.round}")
     return 0
 
 
@@ -98,21 +84,20 @@ def has_stopped(job: JobView) -> bool:
 
 
 def _add_resize_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name(parser)
+    _add_arguments(parser, "all N workers train")
     parser.add_argument(
         "replicas",
         metavar="N",
         type=int,
         help="the number of workers, from minReplicas to maxReplicas",
     )
-    add_wait(parser, "all N workers train")
 
 
 def _resize(context: Context, options: argparse.Namespace) -> int:
     before = context.job(options.name)
     context.cluster.scale_job(context.one_namespace, options.name, options.replicas)
     said = f"{options.name}: {before.wanted} -> {options.replicas} workers wanted"
-    context.console.print(said, highlight=False)
+    context.console.print(said)
     return _wait_for_training(context, options, f"all {options.replicas} workers trained")
 
 
@@ -128,7 +113,7 @@ VERBS = (
     Verb(
         "suspend",
         "let a job's workers save and stop; the job stays",
-        _add_suspend_arguments,
+        partial(_add_arguments, until="no worker runs"),
         _suspend,
         changes=True,
         examples=("char-lm", "char-lm --wait"),
@@ -136,7 +121,7 @@ VERBS = (
     Verb(
         "resume",
         "resume a suspended job from its checkpoint",
-        _add_resume_arguments,
+        partial(_add_arguments, until="all wanted workers train"),
         _resume,
         changes=True,
         examples=("char-lm", "char-lm --wait"),
@@ -144,7 +129,11 @@ VERBS = (
     Verb(
         "restart",
         "stop all workers of a job and start them again from its checkpoint",
-        _add_restart_arguments,
+        partial(
+            _add_arguments,
+            until="all wanted workers train again",
+            limits="the wait for the workers' end, and of --wait",
+        ),
         _restart,
         changes=True,
         examples=("char-lm", "char-lm --wait"),

@@ -15,8 +15,6 @@ from elastic_pytorch_client.cluster import Cluster
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.watch import Clock, wait_for_job
 
-WAIT_SECONDS = 300.0
-
 
 def time_of_day() -> datetime:
     return datetime.now(UTC)
@@ -70,7 +68,7 @@ def print_data(context: Context, output: str, data: Mapping[str, Any]) -> None:
         text = json.dumps(data, indent=2)
     else:
         text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip("\n")
-    context.console.print(text, highlight=False, markup=False, soft_wrap=True)
+    context.console.print(text, markup=False, soft_wrap=True)
 
 
 def job_name(text: str) -> str:
@@ -86,14 +84,3 @@ def job_name(text: str) -> str:
 
 def add_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", type=job_name, help="the job, as NAME or epj/NAME")
-
-
-def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--wait", action="store_true", help=f"wait until {what}")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=WAIT_SECONDS,
-        metavar="SECONDS",
-        help="limit of --wait (default: 300)",
-    )

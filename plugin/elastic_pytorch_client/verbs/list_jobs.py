@@ -36,11 +36,11 @@ def run(context: Context, options: argparse.Namespace) -> int:
     if options.output == "name":
         for job in jobs:
             name = f"{names.KIND.lower()}.{names.GROUP}/{job.name}"
-            context.console.print(name, highlight=False, soft_wrap=True)
+            context.console.print(name, soft_wrap=True)
         return 0
     if not jobs:
         where = "" if context.namespace is None else f' in namespace "{context.namespace}"'
-        context.console.print(f"There are no ElasticPyTorchJobs{where}.", highlight=False)
+        context.console.print(f"There are no ElasticPyTorchJobs{where}.")
         return 0
     namespaces, wide = context.namespace is None, options.output == "wide"
     table = show_list(jobs, context.now(), namespaces=namespaces, wide=wide)

@@ -62,7 +62,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
             text.append(f"[{who}] ", COLORS[worker.index % len(COLORS)])
         if options.timestamps:
             text.append(f"{line.at} ", "bright_black")
-        context.console.print(text.append(line.text), soft_wrap=True, highlight=False)
+        context.console.print(text.append(line.text), soft_wrap=True)
     return 0
 
 
