@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from elastic_pytorch_client.cluster import Cluster, Object, is_running, training_container
 from elastic_pytorch_client.errors import EpjError, NotAllowed
 from elastic_pytorch_client.reading.job_view import JobView, Worker
+from elastic_pytorch_client.reading.pods.workers import add_pods
 from elastic_pytorch_client.training_processes import container_command
-from elastic_pytorch_client.worker_logs import Choice, find_workers
+from elastic_pytorch_client.worker_logs import Choice
 
 AT_ONCE = 16  # pods
 _LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/lib(64)?/python3")
@@ -39,7 +40,7 @@ def read_stacks(cluster: Cluster, job: JobView) -> list[ProcessStack]:
     """
     listed = cluster.list_pods(job.namespace, job.name)
     pods = {str(pod["metadata"]["name"]): pod for pod in listed if is_running(pod)}
-    chosen = Choice().of(find_workers(cluster, job, Choice()))
+    chosen = Choice().of(add_pods(job, listed))
     workers = [worker for worker in chosen if worker.name in pods]
 
     def read(worker: Worker) -> list[ProcessStack]:
@@ -57,13 +58,15 @@ def group_stacks(stacks: Iterable[ProcessStack]) -> list[list[ProcessStack]]:
     return sorted(groups.values(), key=lambda group: (bool(group[0].trouble), -len(group)))
 
 
-def is_waited_for(group: Sequence[ProcessStack], groups: Iterable[Sequence[ProcessStack]]) -> bool:
-    """Whether at least half of all processes wait in collectives, probably for this group.
+def waited_for(groups: Sequence[Sequence[ProcessStack]]) -> list[bool]:
+    """For each group whether at least half of all processes wait in collectives, probably for it.
 
     A process without a known place is outside of collectives.
     """
-    waiting = [waits_in_collective(each[0].stack) for each in groups for _ in each]
-    return not waits_in_collective(group[0].stack) and 2 * sum(waiting) >= len(waiting)
+    waits = [waits_in_collective(group[0].stack) for group in groups]
+    waiting = sum(len(group) for group, each in zip(groups, waits, strict=True) if each)
+    most_wait = 2 * waiting >= sum(map(len, groups))
+    return [most_wait and not each for each in waits]
 
 
 def waits_in_collective(stack: str) -> bool:

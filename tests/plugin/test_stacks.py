@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from elastic_pytorch_client import stacks
 from elastic_pytorch_client.errors import NotAllowed, Refused
 from elastic_pytorch_client.reading.job_view import Worker
 from elastic_pytorch_client.stacks import (
     ProcessStack,
     group_stacks,
-    is_waited_for,
+    waited_for,
     waits_in_collective,
 )
 from elastic_pytorch_client.training_processes import container_command
@@ -203,7 +204,7 @@ def test_collectives_are_told_from_other_places(hang: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hangs", "waited_for"),
+    ("hangs", "named"),
     [
         (["all_reduce", "all_reduce", "a data loader"], ["ranks 2"]),
         (["backward", "a file"], ["ranks 1"]),
@@ -213,17 +214,17 @@ def test_collectives_are_told_from_other_places(hang: str) -> None:
         (["the script", "a data loader"], []),
     ],
 )
-def test_processes_that_the_others_wait_for(hangs: list[str], waited_for: list[str]) -> None:
+def test_processes_that_the_others_wait_for(hangs: list[str], named: list[str]) -> None:
     groups = group_stacks(
         a_stack(rank, HANGS.get(hang, ""), trouble="" if hang else "late")
         for rank, hang in enumerate(hangs)
     )
     found = [
         name_processes(group).replace("rank ", "ranks ")
-        for group in groups
-        if is_waited_for(group, groups)
+        for group, late in zip(groups, waited_for(groups), strict=True)
+        if late
     ]
-    assert found == waited_for
+    assert found == named
 
 
 class HungPods(RecordedCluster):
@@ -244,3 +245,11 @@ def test_verb_marks_the_rank_that_the_others_wait_for(epj: Epj) -> None:
     assert second.startswith("rank 2, outside of the collective that the others wait in\n  File ")
     told = json.loads(epj(HungPods("young"), "stacks", "char-lm", "-o", "json")[1])
     assert [group["waitedFor"] for group in told["groups"]] == [False, True]
+
+
+def test_each_place_of_a_large_job_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(stacks, "waits_in_collective", looked.append)
+    groups = group_stacks(a_stack(rank, f"place {rank // 2}") for rank in range(600))
+    waited_for(groups)
+    assert len(looked) == len(groups) == 300
