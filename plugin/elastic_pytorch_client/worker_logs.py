@@ -143,8 +143,8 @@ class _LogReaders:
         """The lines of the next seconds; it ends early if no pod logs any more."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            alive = any(reader.is_alive() for reader in self._readers.values())
-            if until_silent and self._queue.empty() and not alive:
+            alive = (reader for reader in self._readers.values() if reader.is_alive())
+            if until_silent and not any(alive) and self._queue.empty():
                 return
             try:
                 pod, text = self._queue.get(timeout=min(left, 0.1))

@@ -165,6 +165,7 @@ def test_logs_have_prefixes_where_lines_could_be_anybodys(epj: Epj) -> None:
         "[rank 1] " + "x" * 300,
     ]
     assert epj(cluster, "logs", "char-lm", "--rank", "0")[1] == "[red]hello"
+    assert epj(cluster, "logs", "char-lm", "--rank", "0", "--tail", "-1")[1] == "[red]hello"
     assert epj(cluster, "logs", "char-lm", "--no-prefix", "--timestamps", "--tail", "1")[
         1
     ].startswith("2026-01-01T00:00:00Z [red]")
@@ -232,9 +233,11 @@ def test_access_may_stand_before_and_after_the_verb() -> None:
         "--as-group g --as-group=h",
         "list -n team --context=c --kubeconfig=f --cluster=k --user=u --as=a "
         "--as-group g --as-group=h --as-uid=7",
+        "-n team --context c --user u --as a --as-uid=7 --as-group g list --kubeconfig f "
+        "--cluster=k --as-group=h",
     ):
         assert cli.run(line.split(), connect, console) == 0
-    assert asked == [Access("f", "c", "team", "k", "u", "a", ("g", "h"), "7")] * 2
+    assert asked == [Access("f", "c", "team", "k", "u", "a", ("g", "h"), "7")] * 3
 
 
 def test_a_misspelt_verb_is_told_of(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:

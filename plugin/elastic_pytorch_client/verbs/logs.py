@@ -33,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-f", "--follow", action="store_true", help="continue until the job ends")
     parser.add_argument(
-        "--tail", type=int, metavar="N", help="only the last N lines of each worker (default: all)"
+        "--tail",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="only the last N lines of each worker (default: all)",
     )
     parser.add_argument("--timestamps", action="store_true", help="print the time of each line")
     parser.add_argument(
@@ -43,15 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context, options: argparse.Namespace) -> int:
     choice = Choice(frozenset(options.rank), frozenset(options.index))
+    tail_lines = options.tail if options.tail >= 0 else None  # as in kubectl
     job = context.job(options.name)
     if not options.follow:
         job = find_workers(context.cluster, job, choice)
         if not choice.of(job):
             raise NotFound(no_such_worker(job, options.rank, options.index))
-        lines: Iterable[Line] = read_logs(context.cluster, job, choice, tail_lines=options.tail)
+        lines: Iterable[Line] = read_logs(context.cluster, job, choice, tail_lines=tail_lines)
     else:
         lines = follow_logs(
-            context.cluster, context.one_namespace, job.name, choice, tail_lines=options.tail
+            context.cluster, context.one_namespace, job.name, choice, tail_lines=tail_lines
         )
     prefixed = not options.no_prefix and len(options.rank) + len(options.index) != 1
     for line in lines:
