@@ -84,6 +84,15 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
+class _Collect(argparse.Action):
+    """Adds to the default, so that values before the verb and behind it come together."""
+
+    def __call__(
+        self, parser: object, namespace: object, values: object, option_string: object = None
+    ) -> None:
+        self.default.append(values)
+
+
 def parser() -> argparse.ArgumentParser:
     outer = _Parser(
         prog="kubectl epj",
@@ -97,7 +106,8 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     outer.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
-    _add_access(outer, default="")
+    groups: list[str] = []
+    _add_access(outer, "", groups)
     verbs = outer.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, verb in VERBS.items():
         examples = (f"  kubectl epj {name} {words}".rstrip() for words in verb.examples)
@@ -109,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         # Left out, they leave what stood before the verb.
-        _add_access(inner, default=argparse.SUPPRESS)
+        _add_access(inner, argparse.SUPPRESS, groups)
         verb.add_arguments(inner)
     return outer
 
@@ -123,7 +133,7 @@ def actions_of(verb: str) -> list[argparse.Action]:
     return actions
 
 
-def _add_access(parser: argparse.ArgumentParser, default: str) -> None:
+def _add_access(parser: argparse.ArgumentParser, default: str, groups: list[str]) -> None:
     parser.add_argument(
         "-n", "--namespace", default=default, help="of the job (default: the context's)"
     )
@@ -149,8 +159,8 @@ def _add_access(parser: argparse.ArgumentParser, default: str) -> None:
         "--as-group",
         dest="act_as_groups",
         metavar="GROUP",
-        action="append",
-        default=default or [],
+        action=_Collect,
+        default=groups,
         help="act as one of a group, which may be repeated",
     )
     parser.add_argument(
