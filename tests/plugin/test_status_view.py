@@ -134,6 +134,9 @@ def test_loss_and_speed_are_drawn_from_the_start_until_now() -> None:
         "whole", history=(first, replace(samples[0], loss=math.nan), *others), progress=progress
     )
     assert "loss" not in odd.split("Rounds")[1]
+    huge = [HistoryEntry(first.at, loss=loss) for loss in (1e308, -1e308)]
+    unbounded = changed("whole", history=(first, *huge), progress=progress)
+    assert "loss" not in unbounded.split("Rounds")[1], "their difference is no number"
     assert "Rounds" not in changed("whole", history=(first,))
 
 

@@ -1,13 +1,12 @@
 """The page's data of each job in its table, for JSON, which lacks some numbers."""
 
-import math
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import RUNNING, JobView
+from elastic_pytorch_client.reading.text import finite
 from elastic_pytorch_client.views.list_view import note, ready_of_wanted
 from elastic_pytorch_client.views.status_view import describe_interruption
 from elastic_pytorch_client.views.widgets import BAD, BUSY, GOOD, pool, state_style
@@ -19,7 +18,7 @@ TONES = {GOOD: "good", BUSY: "busy", BAD: "bad"}
 
 def row_of(job: JobView) -> dict[str, Any]:
     progress, last = job.progress, job.last_interruption
-    losses = [*(entry.loss for entry in job.history), progress.loss]
+    losses = map(finite, (*(entry.loss for entry in job.history), progress.loss))
     speed = progress.steps_per_second if job.world else None
     return {
         "id": job.uid,
@@ -36,7 +35,7 @@ def row_of(job: JobView) -> dict[str, Any]:
         "fraction": progress.fraction,
         "secondsLeft": progress.seconds_left if job.world else None,
         "loss": "" if progress.loss is None else f"{progress.loss:.4g}",
-        "losses": pool(finite(losses), SPARK_POINTS),
+        "losses": pool([loss for loss in losses if loss is not None], SPARK_POINTS),
         "speed": "" if speed is None else f"{speed:.3g}",
         "goodput": str(job.goodput),
         "lost": job.goodput.lost,
@@ -76,10 +75,6 @@ def blocks(job: JobView) -> list[list[str]]:
 def tone(state: str) -> str:
     """The meaning of a state's colour: `good`, `busy`, `bad`, or `quiet`."""
     return TONES.get(state_style(state), "quiet")
-
-
-def finite(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None and math.isfinite(value)]
 
 
 def seconds_of(time: datetime | None) -> float | None:

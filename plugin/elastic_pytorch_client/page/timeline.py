@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from elastic_pytorch_client.page.rows import finite, seconds_of
-from elastic_pytorch_client.reading.history import PHASE_NAMES, HistoryEntry
+from elastic_pytorch_client.page.rows import seconds_of
+from elastic_pytorch_client.reading.history import HistoryEntry, name_phase
 from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.reading.text import finite
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 MAX_SECONDS = 1e9
@@ -61,8 +62,8 @@ def group_sizes(job: JobView) -> list[dict[str, Any]]:
 def _points(
     entries: Sequence[HistoryEntry], value: Callable[[HistoryEntry], float | None]
 ) -> list[list[float | None]]:
-    dated = ((seconds_of(entry.at), value(entry)) for entry in entries if entry.at)
-    return [[at, known] for at, found in dated for known in finite([found])]
+    dated = ((seconds_of(entry.at), finite(value(entry))) for entry in entries if entry.at)
+    return [[at, known] for at, known in dated if known is not None]
 
 
 def _interruption(interruption: HistoryEntry) -> dict[str, Any]:
@@ -76,9 +77,9 @@ def _interruption(interruption: HistoryEntry) -> dict[str, Any]:
         "seconds": _length(interruption),
         "stepsLost": interruption.steps_lost,
         "round": interruption.round,
-        "phases": [[PHASE_NAMES[p], seconds] for p, seconds in phases if finite([seconds])],
+        "phases": [[name_phase(p), s] for p, s in phases if finite(s) is not None],
     }
 
 
 def _length(interruption: HistoryEntry) -> float:
-    return min(next(iter(finite([interruption.seconds])), 0.0), MAX_SECONDS)
+    return min(finite(interruption.seconds) or 0.0, MAX_SECONDS)

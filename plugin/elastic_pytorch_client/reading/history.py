@@ -3,16 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from elastic_pytorch_client.reading.text import parse_number, parse_time, parse_whole
 
 # In the order of the operator (docs/internals/rounds.md).
 PHASES = ("detection", "stop", "wait", "prepare", "start", "init", "firstStep")
-PHASE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
-    {phase: phase for phase in PHASES} | {"firstStep": "first step"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +37,13 @@ class HistoryEntry:
 
     @property
     def slowest(self) -> str:
-        return max(self.phases, key=lambda phase: self.phases[phase], default="")
+        """The slowest phase with its seconds, in words; empty: no phase is known."""
+        phase, seconds = max(self.phases.items(), key=lambda item: item[1], default=("", 0.0))
+        return f"{name_phase(phase)} ({seconds:.1f} s)" if phase else ""
 
 
-def name_slowest(phases: Mapping[str, float], slowest: str) -> str:
-    if not slowest:
-        return ""
-    return f"{PHASE_NAMES.get(slowest, slowest)} ({phases.get(slowest, 0.0):.1f} s)"
+def name_phase(phase: str) -> str:
+    return "first step" if phase == "firstStep" else phase
 
 
 def view_history(entries: Iterable[Mapping[str, Any]]) -> tuple[HistoryEntry, ...]:

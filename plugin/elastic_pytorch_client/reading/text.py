@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 
 MAX_INDEX = 65_535  # far beyond the workers of a job
+LARGEST = 1e300  # of which a sum is finite
 _TRACEBACK = "Traceback (most recent call last):"
 _SCHEDULER = re.compile(r"[.,] (?:no new claims to deallocate|preemption: ).*$", re.DOTALL)
 
@@ -75,3 +76,8 @@ def short(seconds: float) -> str:
 def seconds_since(time: datetime | None, now: datetime) -> float:
     """The seconds from a time until now, at least 0; 0 for an unknown time."""
     return max(0.0, (now - time).total_seconds()) if time else 0.0
+
+
+def finite(value: float | None) -> float | None:
+    """A number that can be added to and drawn with others; None for any other."""
+    return value if value is not None and abs(value) < LARGEST else None

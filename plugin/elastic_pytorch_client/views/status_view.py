@@ -1,6 +1,5 @@
 """One job on one screen: progress, workers, conditions, events."""
 
-import math
 from collections import Counter
 from collections.abc import Container, Sequence
 from datetime import datetime
@@ -13,10 +12,10 @@ from rich.tree import Tree
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.goodput import Goodput
-from elastic_pytorch_client.reading.history import HistoryEntry, name_slowest
+from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_client.reading.job_view import Condition, JobView, Progress, Worker
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
-from elastic_pytorch_client.reading.text import first_line, seconds_since, short, spell
+from elastic_pytorch_client.reading.text import finite, first_line, seconds_since, short, spell
 from elastic_pytorch_client.reading.timeline import JobEvent
 from elastic_pytorch_client.views.widgets import (
     BAD,
@@ -65,8 +64,8 @@ def describe_interruption(interruption: HistoryEntry) -> str:
     steps, lost = interruption.steps_lost, ""
     if steps:
         lost = f"; {steps} step{'' if steps == 1 else 's'} repeated"
-    slowest = name_slowest(interruption.phases, interruption.slowest)
     text = f"training resumed {interruption.seconds or 0.0:.1f} s after {interruption.cause}{lost}"
+    slowest = interruption.slowest
     return f"{text}; the slowest phase was {slowest}" if slowest else text
 
 
@@ -224,8 +223,8 @@ def _rounds(job: JobView) -> list[RenderableType]:
     if len(entries) < 2:
         return []
     points: list[HistoryEntry | Progress] = [*entries, job.progress]
-    losses = [_finite(point.loss) for point in points]
-    speeds = [_finite(point.steps_per_second) for point in points]
+    losses = [finite(point.loss) for point in points]
+    speeds = [finite(point.steps_per_second) for point in points]
     sizes, marks, size, width = [], "", 0, max(1, min(COLUMN_WIDTH, MAX_COLUMNS // len(losses)))
     for column, entry in enumerate(entries):
         size = entry.workers if entry.workers is not None else size
@@ -241,9 +240,6 @@ def _rounds(job: JobView) -> list[RenderableType]:
             text.append(f"  {known[0]:.3g} to {known[-1]:.3g}\n", MUTED)
     return [Text("\nRounds", "bold"), text.append(f"  round   {marks.rstrip()}", MUTED)]
 
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _timeline(events: Sequence[JobEvent], now: datetime) -> RenderableType:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_client.page.rows import blocks, describe_group, row_of, tone, trouble
+from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_client.reading.job_view import JobView, Straggler, Worker
 
 from tests.plugin.recorded_cluster import job_of
@@ -95,3 +96,8 @@ def test_who_trains() -> None:
     assert describe_group(
         replace(job_of("lost"), backend="c10d", spares=2, ready_spares=1)
     ).endswith("1 of 2 spares ready, torchrun (c10d) assigns the ranks")
+
+
+def test_losses_whose_sum_no_number_holds() -> None:
+    history = tuple(HistoryEntry(loss=1e308) for _ in range(60))
+    assert row(replace(job_of("whole"), history=history))["losses"] == [1.315]

@@ -1,5 +1,5 @@
 import pytest
-from elastic_pytorch_client.reading.history import PHASES, name_slowest
+from elastic_pytorch_client.reading.history import PHASES, HistoryEntry
 from elastic_pytorch_operator.planning.reporting import interruption as operator_phases
 
 
@@ -8,13 +8,12 @@ def test_phases_are_those_that_the_operator_writes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slowest", "said"),
+    ("phases", "said"),
     [
-        ("", ""),
-        ("firstStep", "first step (2.0 s)"),
-        ("stop", "stop (0.1 s)"),
-        ("thaw", "thaw (0.0 s)"),
+        ({}, ""),
+        ({"stop": 0.1, "firstStep": 2.0}, "first step (2.0 s)"),
+        ({"stop": 0.1, "wait": 0.0}, "stop (0.1 s)"),
     ],
 )
-def test_name_of_the_slowest(slowest: str, said: str) -> None:
-    assert name_slowest({"stop": 0.1, "firstStep": 2.0}, slowest) == said
+def test_name_of_the_slowest(phases: dict[str, float], said: str) -> None:
+    assert HistoryEntry(phases=phases).slowest == said
