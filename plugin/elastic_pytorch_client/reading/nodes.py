@@ -7,8 +7,8 @@ from typing import Any
 
 from elastic_pytorch_client.reading.node_ends import NodeEnd, find_end
 
-_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_UNITS |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_UNITS = {unit: 1000.0**power for power, unit in enumerate(("n", "u", "m", "", *"kMGTPE"), -3)}
+_UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)}
 _QUANTITY = re.compile(r"^([0-9.]+(?:[eE][-+]?[0-9]+)?)([a-zA-Z]*)$")
 
 

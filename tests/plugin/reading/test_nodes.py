@@ -4,7 +4,10 @@ from elastic_pytorch_client.reading.nodes import NodeView, parse_quantity, short
 
 @pytest.mark.parametrize(
     ("quantity", "amount"),
-    [("2", 2), ("500m", 0.5), ("1Gi", 2**30), ("1.5k", 1500), ("1e3", 1000), ("many", 0), ("", 0)],
+    [
+        *(("2", 2), ("500m", 0.5), ("1Gi", 2**30), ("1.5k", 1500), ("1e3", 1000), ("many", 0)),
+        *(("", 0), ("1Ei", 2**60), ("2E", 2e18), ("100u", pytest.approx(1e-4))),
+    ],
 )
 def test_quantities(quantity: str, amount: float) -> None:
     assert parse_quantity(quantity) == amount
