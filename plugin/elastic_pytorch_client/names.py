@@ -24,7 +24,6 @@ ANNOTATION_STEPS_LOST: Final = f"{GROUP}/steps-lost"
 
 # Reasons of conditions.
 BACKING_OFF: Final = "BackingOff"
-SCHEDULE_TIMEOUT: Final = "ScheduleTimeout"
 CHECKPOINTS_FAILING: Final = "CheckpointsFailing"  # of Degraded, while all wanted workers train
 CHECKPOINTS_SLOW: Final = "CheckpointsSlow"  # likewise
 COOLING_DOWN: Final = "CoolingDown"  # of Resizing, while minSecondsBetweenGrowths lasts

@@ -327,3 +327,14 @@ def test_an_agent_that_is_not_heard_for_a_minute() -> None:
         "char-lm-worker-2-w9n54 has run for more than a minute, "
         "and its agent has not contacted the operator" in shown
     )
+
+
+def test_a_wait_does_not_hide_what_else_a_condition_says() -> None:
+    held = with_condition(job_of("too-large"), "Running", "WaitingForQuota", "waits", true=False)
+    rests = with_condition(held, "Degraded", "WaitingForQuota", "see Running", true=False)
+    evidence = evidence_of("too-large", pods=[])
+    assert "See Running." not in said(diagnose(rests, evidence)), "the same wait"
+    ignored = with_condition(held, "Degraded", "FieldsIgnored", "to be removed: a", true=False)
+    shown = said(diagnose(ignored, evidence))
+    assert "Waits." in shown
+    assert "To be removed: a." in shown

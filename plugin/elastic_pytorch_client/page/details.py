@@ -9,8 +9,8 @@ from elastic_pytorch_client.page.timeline import timeline_of
 from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import JobView, Worker
 from elastic_pytorch_client.reading.pods.workers import add_pods
-from elastic_pytorch_client.reading.stragglers import slowest_by_worker
-from elastic_pytorch_client.worker_logs import Line
+from elastic_pytorch_client.reading.stragglers import Straggler, slowest_by_worker
+from elastic_pytorch_client.worker_logs import Choice, Line
 
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]"
@@ -18,7 +18,7 @@ _CONTROL = re.compile(
 
 
 def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
-    whole = add_pods(job, evidence.pods)
+    whole, slow = add_pods(job, evidence.pods), slowest_by_worker(job.stragglers)
     diagnosis, cause, progress = diagnose(whole, evidence), job.root_cause, job.progress
     return {
         "row": row_of(job),
@@ -35,7 +35,7 @@ def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
             "findings": [{"what": each.what, "do": each.do} for each in diagnosis.findings],
         },
         "timeline": timeline_of(job, evidence.events, evidence.now),
-        "workers": [_worker(whole, worker) for worker in _in_order(whole)],
+        "workers": [_worker(worker, slow.get(worker.name)) for worker in Choice().of(whole)],
         "conditions": [
             {
                 "type": condition.type,
@@ -65,12 +65,8 @@ def plain(text: str) -> str:
     return _CONTROL.sub("", "\n".join(shown))
 
 
-def _in_order(job: JobView) -> list[Worker]:
-    return sorted(job.workers, key=lambda w: (w.rank is None, w.rank or 0, w.index, w.name))
 
-
-def _worker(job: JobView, worker: Worker) -> dict[str, Any]:
-    slow = slowest_by_worker(job.stragglers).get(worker.name)
+def _worker(worker: Worker, slow: Straggler | None) -> dict[str, Any]:
     return {
         "name": worker.name,
         "index": worker.index,

@@ -55,6 +55,10 @@ _OF_FAILED = {
 }
 
 OF_A_WAIT = {  # by the reason of the condition Running or Degraded
+    "ScheduleTimeout": (
+        "Free resources, or add a node. Other jobs can use these nodes now, and this job retries "
+        "later."
+    ),
     "QuotaRequested": "Check that Kueue runs:\n  kubectl get deployments -n kueue-system",
     "WaitingForQuota": (
         "It passes when the queue has quota. What it is used for:\n"

@@ -88,7 +88,6 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         return Diagnosis(headline, not notes, notes, good=True)
     findings = [
         *_backing_off(job),
-        *_gave_places_back(job),
         *_waits(job),
         *_from_pods(job, evidence),
         *_silent(job, evidence),
@@ -141,24 +140,15 @@ def _backing_off(job: JobView) -> Iterable[Finding]:
     )
 
 
-def _gave_places_back(job: JobView) -> Iterable[Finding]:
-    running = job.condition("Running")
-    if running is None or running.reason != names.SCHEDULE_TIMEOUT:
-        return
-    do = (
-        "Free resources, or add a node. Other jobs can use these nodes now, and this job retries "
-        "later."
-    )
-    yield Finding(_sentence(running.message), do)
-
 
 def _waits(job: JobView) -> Iterable[Finding]:
+    told = ""
     for type_ in ("Running", "Degraded"):
         condition = job.condition(type_)
-        if condition is not None and condition.reason in OF_A_WAIT:
-            do = OF_A_WAIT[condition.reason].format(namespace=job.namespace)
+        if condition is not None and condition.reason in OF_A_WAIT and condition.reason != told:
+            told = condition.reason
+            do = OF_A_WAIT[told].format(namespace=job.namespace)
             yield Finding(_sentence(condition.message), do)
-            return
 
 
 def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:
