@@ -58,7 +58,7 @@ def view_history(entries: Iterable[Mapping[str, Any]]) -> tuple[HistoryEntry, ..
                 cause=str(entry.get("cause", "")),
                 before=before if workers is not None else None,
                 workers=workers,
-                seconds=parse_number(entry["seconds"]) if "seconds" in entry else None,
+                seconds=parse_number(entry.get("seconds")),
                 phases={phase: taken for phase, taken in seconds.items() if taken is not None},
                 steps_lost=parse_whole(entry.get("stepsLost")),
                 count=int(entry.get("count", 1)),

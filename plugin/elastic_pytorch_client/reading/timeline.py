@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.reading.text import parse_time
+from elastic_pytorch_client.reading.text import parse_number, parse_time
 
 MAX_DIGITS = 18
 
@@ -49,7 +49,7 @@ def read_events(manifests: Iterable[Mapping[str, Any]], uid: str = "") -> list[J
                 round=_count(annotations.get(names.ANNOTATION_ROUND)),
                 workers=_count(annotations.get(names.ANNOTATION_WORKERS)),
                 cause=str(annotations.get(names.ANNOTATION_CAUSE, "")),
-                seconds=_seconds(annotations.get(names.ANNOTATION_SECONDS)),
+                seconds=parse_number(annotations.get(names.ANNOTATION_SECONDS)),
                 steps_lost=_count(annotations.get(names.ANNOTATION_STEPS_LOST)) or 0,
             )
         )
@@ -60,10 +60,3 @@ def _count(value: object) -> int | None:
     if not isinstance(value, str) or len(value) > MAX_DIGITS:
         return None
     return int(value) if value.isascii() and value.isdigit() else None
-
-
-def _seconds(value: object) -> float | None:
-    try:
-        return float(value) if isinstance(value, str) else None
-    except ValueError:
-        return None

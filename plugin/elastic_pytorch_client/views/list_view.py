@@ -17,8 +17,12 @@ def show_list(
 ) -> RenderableType:
     losses = ("" if (loss := job.progress.loss) is None else f"{loss:.4g}" for job in jobs)
     ages = (short(seconds_since(job.created, now)) if job.created else "" for job in jobs)
+    states = [Text(f"{state_mark(job.state)} {job.state}", state_style(job.state)) for job in jobs]
+    places = [Column("NAMESPACE", 0, [Text(job.namespace) for job in jobs])] if namespaces else []
     columns = [
-        *name_columns(jobs, namespaces=namespaces),
+        *places,
+        Column("NAME", 0, [Text(job.name) for job in jobs]),
+        Column("STATE", 0, states),
         Column("WORKERS", 0, [Text(ready_of_wanted(job)) for job in jobs]),
         Column("WORLD", 6, [Text(str(job.world)) for job in jobs]),
         Column("STEP", 1, [Text(how_far(job)) for job in jobs]),
@@ -36,12 +40,6 @@ def show_list(
     return JobTable(columns, notes, gap=3, wide=wide)
 
 
-def name_columns(jobs: Sequence[JobView], *, namespaces: bool) -> list[Column]:
-    states = [Text(f"{state_mark(job.state)} {job.state}", state_style(job.state)) for job in jobs]
-    names = [Column("NAME", 0, [Text(job.name) for job in jobs]), Column("STATE", 0, states)]
-    if not namespaces:
-        return names
-    return [Column("NAMESPACE", 0, [Text(job.namespace) for job in jobs]), *names]
 
 
 def ready_of_wanted(job: JobView) -> str:
