@@ -314,3 +314,18 @@ def test_the_python_of_the_documentation(
     assert capsys.readouterr().out == "Complete 0 None None\n"
     assert [method for method, *_ in server.asked] == ["POST", "GET", "DELETE"]
     assert server.asked[0][3]["spec"]["failurePolicy"] == {"maxFailures": 1}
+
+
+class Torn(bytes):
+    """A chunk that says it is shorter than it is."""
+
+    def __len__(self) -> int:
+        return 4
+
+
+def test_refusal_that_breaks_off_is_an_error_in_words(
+    server: ApiServer, cluster: KubernetesCluster
+) -> None:
+    server.answers["GET", f"{JOBS}/j"] = [(503, Torn(b"oops, and more"))]
+    with pytest.raises(Unreachable, match="no answer from the API server"):
+        cluster.get_job("team", "j")

@@ -238,13 +238,13 @@ class KubernetesCluster:
             for name, value in self._impersonation:
                 sent.add(name, value.encode().decode("latin-1"))  # which http.client encodes back
             response = self._api.call_api(method, url, sent, body=body, _request_timeout=timeout)
+            if not 200 <= response.status < 300:
+                raise error_of(response.status, response.read(), job)
+        except EpjError:
+            raise
         except Exception as error:  # each of the client's layers has its own kinds
-            if isinstance(error, EpjError):
-                raise
             raise Unreachable(f"no answer from the API server: {reason_of(error)}") from error
-        if 200 <= response.status < 300:
-            return response
-        raise error_of(response.status, response.read(), job)
+        return response
 
 
 class LineCutter:
