@@ -108,7 +108,7 @@ function picture(data, width, range, point) {
     { x: LEFT, width: right - LEFT, height, viewBox: `${LEFT} 0 ${right - LEFT} ${height}` });
   lines.forEach(([name, points], i) => {
     const top = base + i * (ROW + GAP) + GAP,
-      shown = points.filter((_, i) => (points[i + 1] ?? points[i])[0] >= begin)
+      shown = points.filter((_, i) => (points[i + 1]?.[0] ?? end) >= begin)
         .map(([, value]) => value);
     const high = Math.max(...shown), low = name === "loss" ? Math.min(...shown) : 0;
     const place = ([at, value]) =>

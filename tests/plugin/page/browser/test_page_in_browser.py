@@ -195,6 +195,21 @@ def test_loss_speed_and_workers_at_a_time(browser: Any, server: PageServer) -> N
         assert page.get_by_role("button", name="10 min").get_attribute("aria-pressed") == "true"
 
 
+def test_a_speed_that_ended_before_the_range_keeps_its_axis(
+    browser: Any, cluster: WatchedCluster, server: PageServer
+) -> None:
+    job = cluster.get_job("team", "llama-sft")
+    job["status"]["worldSize"] = 0
+    history = job["status"]["history"]
+    job["status"]["history"] = [each for each in history if each["time"] < "2026-11-21T17:40"]
+    cluster.put(job)
+    with page_at(browser, f"{server.url}#/team/llama-sft?range=600") as page:
+        page.locator("svg.timeline polyline.line").nth(1).wait_for()
+        ticks = page.locator("svg.timeline text.tick").all_text_contents()
+        assert "steps/s" in ticks
+        assert "∞" not in "".join(ticks)
+
+
 def test_nodes_in_trouble(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
     troubled_nodes(cluster)
     with page_at(browser, server.url) as page:
