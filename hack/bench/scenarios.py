@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from elastic_pytorch_local.faults import engine
-from elastic_pytorch_local.faults.engine import Target
+from measure import engine
+from measure.engine import Target
 from measure.cluster import ClusterDriver
 
 from bench.stage import BenchStage

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_local.faults.engine import Target
+from measure.engine import Target
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Watcher
 from measure.api import pods_path

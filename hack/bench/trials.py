@@ -9,8 +9,8 @@ from math import inf
 from typing import Protocol, TypeVar
 
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_local.faults import engine
-from elastic_pytorch_local.faults.engine import Say, Target, made
+from measure import engine
+from measure.engine import Say, Target, made
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Waited
 from measure.outcome import Outcome, outcome

@@ -18,7 +18,7 @@ import yaml
 from elastic_pytorch_local.faults.acts import ActFailed, Acts
 from elastic_pytorch_local.faults.cost import cost_table, repeated_on_purpose
 from elastic_pytorch_local.faults.driver import Driver
-from elastic_pytorch_local.faults.engine import TROUBLE, Say
+from measure.engine import TROUBLE, Say
 from elastic_pytorch_local.faults.steps import steps_per_second
 from elastic_pytorch_local.faults.watcher import Watcher, background
 from elastic_pytorch_local.progress_lines import headline

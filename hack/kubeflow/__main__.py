@@ -14,7 +14,7 @@ from functools import partial
 
 from bench import trials
 from bench.trials import TROUBLE, Trial
-from elastic_pytorch_local.faults.engine import NotUndone
+from measure.engine import NotUndone
 from measure.cluster import ELASTIC_PYTORCH_JOB, ClusterDriver
 from measure.kind_cluster import REPORTS, ROOT
 from measure.program import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from elastic_pytorch_local.faults.engine import Say, made
+from measure.engine import Say, made
 from elastic_pytorch_local.faults.steps import Step
 
 from kubeflow.jobs import SIZE

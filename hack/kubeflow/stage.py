@@ -5,9 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from bench.trials import Stage
-from elastic_pytorch_local.faults import engine
+from measure import engine
 from elastic_pytorch_local.faults.driver import Object
-from elastic_pytorch_local.faults.engine import Target
+from measure.engine import Target
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import until
 from measure.cluster import ClusterDriver, restarts_of

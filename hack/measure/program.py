@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch_local.faults.engine import TROUBLE, Say
+from measure.engine import TROUBLE, Say
 from rich.console import Console
 
 from measure.api import Api, remove_namespace

@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 from functools import partial
 
-from elastic_pytorch_local.faults import engine
+from measure import engine
 from measure.api import Api
 from measure.commands import Commands
 from measure.kind_cluster import FILES, KUBECONFIG, KUBECTL, ROOT

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from elastic_pytorch_local.faults.engine import Say
+from measure.engine import Say
 from elastic_pytorch_local.faults.watcher import until
 from measure import figures
 

@@ -7,7 +7,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from elastic_pytorch_local.faults.engine import TROUBLE
+from measure.engine import TROUBLE
 from measure.api import pods_path
 from measure.cluster import container_statuses, operator_pods
 from measure.kind_cluster import OPERATOR_NAMESPACE

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from elastic_pytorch_local.faults.engine import TROUBLE, Target
+from measure.engine import TROUBLE, Target
 
 from soak.drawn_acts import Fault
 from soak.faults import bucket, control_plane, nodes, workers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from elastic_pytorch_local.faults.driver import DriverError
-from elastic_pytorch_local.faults.engine import MAKE_SECONDS, TROUBLE, Say, Target, made
+from measure.engine import MAKE_SECONDS, TROUBLE, Say, Target, made
 
 from soak.drawn_acts import Act, Fault, Kind
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from elastic_pytorch_client import names
-from elastic_pytorch_local.faults.engine import TROUBLE, Say
+from measure.engine import TROUBLE, Say
 from elastic_pytorch_local.faults.watcher import Waited, background, until
 from measure.api import ApiError, jobs_path
 from measure.kind_cluster import report

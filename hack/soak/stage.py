@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_local.faults.engine import Say
+from measure.engine import Say
 from measure.cluster import ClusterDriver, is_alive
 
 from soak.jobs import Sort

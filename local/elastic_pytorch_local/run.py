@@ -19,7 +19,7 @@ from elastic_pytorch_operator.spec.job import training_container
 
 from elastic_pytorch_local.faults.acts import ActFailed, Acts
 from elastic_pytorch_local.faults.cost import cost_table, repeated_on_purpose
-from elastic_pytorch_local.faults.engine import TROUBLE
+from elastic_pytorch_local.faults.driver import TROUBLE
 from elastic_pytorch_local.faults.local_driver import LocalDriver
 from elastic_pytorch_local.faults.steps import steps_per_second
 from elastic_pytorch_local.faults.watcher import Watcher, background

@@ -4,7 +4,7 @@ import base64
 import json
 import time
 
-from elastic_pytorch_local.faults.engine import Target
+from measure.engine import Target
 from measure.api import pods_path
 from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE
 

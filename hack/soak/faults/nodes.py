@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from elastic_pytorch_local.faults.engine import Target
+from measure.engine import Target
 
 from soak.drawn_acts import Fault
 from soak.perform import pick

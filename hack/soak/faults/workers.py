@@ -1,7 +1,7 @@
 """Faults of processes, containers and pods; and the size of a job."""
 
-from elastic_pytorch_local.faults import engine
-from elastic_pytorch_local.faults.engine import Target
+from measure import engine
+from measure.engine import Target
 
 from soak.drawn_acts import Fault
 from soak.perform import pick

@@ -1,13 +1,13 @@
 """Does to a job what clusters do to jobs, and notes what each act has cost."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_client.reading.job_view import RUNNING, JobView, Worker
 
-from elastic_pytorch_local.faults import engine
 from elastic_pytorch_local.faults.cost import (
     NOT_SEEN,
     ChangeCost,
@@ -16,13 +16,13 @@ from elastic_pytorch_local.faults.cost import (
     told_cost,
 )
 from elastic_pytorch_local.faults.driver import Driver
-from elastic_pytorch_local.faults.engine import Target
 from elastic_pytorch_local.faults.steps import Change, changes
 from elastic_pytorch_local.faults.watcher import Waited, Watcher
 
 T = TypeVar("T")
 
 OPERATOR_SECONDS = 300.0
+MAKE_SECONDS = 120.0
 HANG_SECONDS = 3600.0  # longer than starts and steps take on the busiest machine
 FIRST_STEP_SECONDS = 60.0
 SETTLE_SECONDS = 8.0  # before each act, in which agents finish their imports for later starts
@@ -66,14 +66,15 @@ class Acts:
         if not pids.get(victim.name):
             self._say("no rank is killed: no agent has told the id of its process")
             return
-        pod = self._watcher.pods[victim.name]
-        target = engine.kill_process(self._driver, pod, pids[victim.name][0], self._watcher.name)
-        await self._lose("a rank is killed", target, f"    (rank {victim.rank})")
+        pod, pid = self._watcher.pods[victim.name], pids[victim.name][0]
+        what = f"SIGKILL to process {pid} of {victim.name}"
+        await self._lose("a rank is killed", victim, what, self._driver.kill_process(pod, pid))
 
     async def lose_a_pod(self) -> None:
         victim = self._victim()
-        target = engine.delete_pod(self._driver, victim.name, self._watcher.name, force=True)
-        await self._lose("a pod is lost", target, f"    (rank {victim.rank})")
+        what = f"kubectl delete pod {victim.name} --grace-period=0 --force"
+        deleted = self._driver.delete_pod(victim.name, force=True)
+        await self._lose("a pod is lost", victim, what, deleted)
 
     async def grow(self) -> None:
         job = self._watcher.job
@@ -90,9 +91,9 @@ class Acts:
             raise ActFailed("The status names no worker as training: none can be spared.")
         return members[-1]
 
-    async def _lose(self, event: str, target: Target, remark: str) -> None:
+    async def _lose(self, event: str, victim: Worker, what: str, act: Awaitable[object]) -> None:
         size = self._watcher.job.size
-        round_, at = await self._make(target, remark)
+        round_, at = await self._make(f"{what}    (rank {victim.rank})", act)
         survivors = await self._resumed(event, round_, at, "the training to go on")
         if survivors.workers < size:
             what = f"the {size} workers to be complete again"
@@ -102,16 +103,18 @@ class Acts:
         if wanted is None:
             self._say(f"it is not scaled: the job {why_not}")
             return
-        round_, at = await self._make(engine.scale(self._driver, self._watcher.name, wanted))
+        name = self._watcher.name
+        scaled = self._driver.scale_job(name, wanted)
+        round_, at = await self._make(f"kubectl scale epj/{name} --replicas={wanted}", scaled)
         what = f"the training to go on with {wanted} workers"
         await self._resumed(event, round_, at, what, wanted, planned=True)
 
-    async def _make(self, target: Target, remark: str = "") -> tuple[int, float]:
-        """Makes a fault; returns the round before it, and its time."""
-        self._say(f"{target.what}{remark}")
-        round_ = self._watcher.job.round
-        async with engine.made(target, self._say) as at:
-            return round_, at
+    async def _make(self, what: str, act: Awaitable[object]) -> tuple[int, float]:
+        """Returns the round before an act, and its time."""
+        self._say(what)
+        round_, at = self._watcher.job.round, time.time()
+        done = await asyncio.wait_for(act, MAKE_SECONDS)
+        return round_, done if isinstance(done, float) else at
 
     async def _resumed(
         self,

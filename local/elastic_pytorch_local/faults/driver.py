@@ -15,11 +15,14 @@ class DriverError(Exception):
     """A request was refused, or is impossible there; says why."""
 
 
+# A request that changes something is refused, or has no answer.
+TROUBLE = (DriverError, aiohttp.ClientError, TimeoutError, OSError)
+
+
 class Driver(Protocol):
     """One namespace with jobs and their pods.
 
-    Each method that changes something may raise DriverError, OSError, TimeoutError or aiohttp's
-    ClientError.
+    Each method that changes something may raise one of TROUBLE.
     """
 
     namespace: str

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
-
-from elastic_pytorch_local.faults.driver import Driver, DriverError
+from elastic_pytorch_local.faults import driver
+from elastic_pytorch_local.faults.driver import Driver
 
 Effect = Callable[[], Awaitable[object]]
 Say = Callable[[str], None]
@@ -23,7 +22,7 @@ class NotUndone(Exception):
     """A fault could not be undone, so that the cluster is not as it was."""
 
 
-TROUBLE = (DriverError, aiohttp.ClientError, TimeoutError, OSError)
+TROUBLE = driver.TROUBLE
 
 
 @dataclass(frozen=True, slots=True)
