@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client.cluster import ClusterReader
-from elastic_pytorch_client.errors import EpjError
+from elastic_pytorch_client.errors import EpjError, one_line
 from elastic_pytorch_client.reading.diagnosis import Evidence
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.nodes import NodeView, view_node
@@ -58,6 +58,6 @@ def _warnings(cluster: ClusterReader, pods: Sequence[Mapping[str, Any]]) -> dict
         dated = [(at, event) for at, event in times if at]
         if dated:
             newest = max(dated, key=lambda pair: pair[0])[1]
-            message = " ".join(str(newest.get("message", "")).split())
+            message = one_line(newest.get("message", ""))
             found[name] = f"{newest.get('reason')}: {message}"
     return found

@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.errors import Refused
+from elastic_pytorch_client.errors import Refused, one_line
+from elastic_pytorch_client.yaml_text import read_documents
 
 
 def build_manifest(
@@ -74,9 +75,9 @@ def read_manifest(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
         return dict(source)
     try:
         text = source.read_text() if isinstance(source, Path) else source
-        documents = list(yaml.safe_load_all(text))
+        documents = read_documents(text)
     except (OSError, yaml.YAMLError) as error:
-        raise Refused(f"cannot read the manifest: {' '.join(str(error).split())}") from error
+        raise Refused(f"cannot read the manifest: {one_line(error)}") from error
     objects = (document for document in documents if isinstance(document, dict))
     found = next((each for each in objects if each.get("kind") == names.KIND), None)
     if found is None:

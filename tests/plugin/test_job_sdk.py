@@ -204,3 +204,8 @@ def test_logs_and_timeline() -> None:
     assert [line.text for line in job.logs(rank=0, tail_lines=5)] == ["hello"]
     assert [event.reason for event in job.timeline()] == ["FirstRound"]
     assert repr(job) == "Job('char-lm', namespace='team')"
+
+
+def test_yaml_is_read_as_kubectl_reads_it() -> None:
+    text = "kind: ElasticPyTorchJob\nmetadata: {annotations: {day: 2026-01-01, at: 1:30}}\n"
+    assert read_manifest(text)["metadata"]["annotations"] == {"day": "2026-01-01", "at": "1:30"}

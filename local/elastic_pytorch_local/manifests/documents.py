@@ -1,12 +1,12 @@
 """The documents of YAML files, as `kubectl apply` reads them."""
 
-import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from elastic_pytorch_client.yaml_text import Loader
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.spec.fields import InvalidJob, reading_spec, suggest
 from elastic_pytorch_operator.spec.platform.job_template import (
@@ -28,27 +28,20 @@ class Documents:
     others: Sequence[str] = ()  # kind and name of each further object
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that comes twice, and keeps dates as text."""
+class _Loader(Loader):
+    """Refuses a key that comes twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key, _ in node.value:
-            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+            name = str(key.value)
+            if name in seen and key.tag != "tag:yaml.org,2002:merge":
                 where = f"line {key.start_mark.line + 1}"
-                what = f"{key.value} is there twice in the same object: remove one of them"
+                what = f"{name} is there twice in the same object: remove one of them"
                 raise InvalidJob(where, what)
-            seen.add(key.value)
+            seen.add(name)
         return super().construct_mapping(node, deep)
 
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-# `1e-3` is text by YAML 1.1 and to PyYAML, but a number to kubectl, which may get this file later.
-_EXPONENT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
 
 
 def read_documents(paths: Sequence[Path]) -> Documents:

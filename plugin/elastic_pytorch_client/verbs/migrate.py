@@ -14,10 +14,10 @@ from typing import Any, TextIO
 import yaml
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.errors import Refused
+from elastic_pytorch_client.errors import Refused, one_line
 from elastic_pytorch_client.migration.documents import Migrated, migrate_documents, migrate_script
 from elastic_pytorch_client.migration.remarks import Remark
-from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
+from elastic_pytorch_client.yaml_text import read_documents, write_documents
 
 NAME, HELP = "migrate", "write ElasticPyTorchJobs for other kinds of jobs; needs no cluster"
 EXAMPLES = ("-f job.yaml", "--slurm train.sbatch", "-f job.yaml --runtime runtime.yaml")
@@ -126,7 +126,7 @@ def _read(file: str) -> list[Any]:
     except yaml.YAMLError as error:
         if "{{" in text:
             raise Refused(f"{source} is a template: {RENDER}") from error
-        why = " ".join(str(error).replace(YAML_SOURCE, " at").split())
+        why = one_line(str(error).replace(YAML_SOURCE, " at"))
         raise Refused(f"cannot read {source}: {why}") from error
 
 

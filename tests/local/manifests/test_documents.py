@@ -79,7 +79,9 @@ def test_objects_are_found_in_all_files_and_stand_in_the_namespace_of_the_job(
         ("0.5", 0.5),
         ("1e", "1e"),
         ("e3", "e3"),
+        ("1:30", "1:30"),
         ("-", None),
+        ("{[a]: b}", None),
     ],
 )
 def test_values_are_what_kubectl_makes_of_them(tmp_path: Path, written: str, value: object) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from elastic_pytorch_client.migration.documents import Migrated, migrate_documents, migrate_script
-from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
+from elastic_pytorch_client.yaml_text import read_documents, write_documents
 
 from tests.old_jobs import OLD_JOBS, OldJob
 from tests.paths import ROOT

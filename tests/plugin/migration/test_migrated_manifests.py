@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 from elastic_pytorch_client.migration.documents import Migrated, migrate_documents, migrate_script
-from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
+from elastic_pytorch_client.yaml_text import read_documents, write_documents
 from elastic_pytorch_local.manifests.admission import check_migrated
 
 from tests.documentation import blocks

@@ -8,7 +8,7 @@ from elastic_pytorch_client.migration.launch import read_launch
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.shell_text import plain_words, take_options
 from elastic_pytorch_client.migration.torchrun_options import UnknownOption, split_line
-from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
+from elastic_pytorch_client.yaml_text import read_documents, write_documents
 
 
 @pytest.mark.parametrize(

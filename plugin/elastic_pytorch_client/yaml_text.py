@@ -15,7 +15,7 @@ DIGITS = list("-+0123456789.")
 NOT_AS_PYYAML = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"}
 
 
-class _Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):
     pass
 
 
@@ -29,7 +29,7 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-for _kind in (_Loader, _Dumper):
+for _kind in (Loader, _Dumper):
     _kind.yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in NOT_AS_PYYAML]
         for first, resolvers in _kind.yaml_implicit_resolvers.items()
@@ -56,7 +56,7 @@ _Dumper.add_representer(list, _represent_list)
 
 def read_documents(text: str) -> list[Any]:
     """All documents of a text, without empty ones; raises yaml.YAMLError."""
-    return [document for document in yaml.load_all(text, _Loader) if document is not None]
+    return [document for document in yaml.load_all(text, Loader) if document is not None]
 
 
 def write_documents(documents: Iterable[Any]) -> str:
