@@ -54,14 +54,14 @@ def view_history(entries: Iterable[Mapping[str, Any]]) -> tuple[HistoryEntry, ..
         found.append(
             HistoryEntry(
                 at=parse_time(entry.get("time")),
-                round=int(entry.get("round", 0)),
-                cause=str(entry.get("cause", "")),
+                round=entry.get("round", 0),
+                cause=entry.get("cause", ""),
                 before=before if workers is not None else None,
                 workers=workers,
                 seconds=parse_number(entry.get("seconds")),
                 phases={phase: taken for phase, taken in seconds.items() if taken is not None},
                 steps_lost=parse_whole(entry.get("stepsLost")),
-                count=int(entry.get("count", 1)),
+                count=entry.get("count", 1),
                 loss=parse_number(entry.get("loss")),
                 steps_per_second=parse_number(entry.get("stepsPerSecond")),
             )

@@ -276,32 +276,32 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
     metadata, status = (manifest.get(part) or {} for part in ("metadata", "status"))
     spec = manifest.get("spec") or {}
     policy = spec.get("failurePolicy") or {}
-    wanted = int(spec.get("replicas", 1))
+    wanted = spec.get("replicas", 1)
     progress, cause = (status.get(part) or {} for part in ("progress", "rootCause"))
     return JobView(
-        name=str(metadata.get("name", "")),
-        namespace=str(metadata.get("namespace", "default")),
-        uid=str(metadata.get("uid", "")),
+        name=metadata.get("name", ""),
+        namespace=metadata.get("namespace", "default"),
+        uid=metadata.get("uid", ""),
         created=parse_time(metadata.get("creationTimestamp")),
         wanted=wanted,
-        minimum=int(spec.get("minReplicas", wanted)),
-        maximum=int(spec.get("maxReplicas", wanted)),
+        minimum=spec.get("minReplicas", wanted),
+        maximum=spec.get("maxReplicas", wanted),
         elastic="minReplicas" in spec,
-        suspended=bool(spec.get("suspend", False)),
-        managed_by=str(spec.get("managedBy", "")),
-        backend=str((spec.get("rendezvous") or {}).get("backend", names.BACKEND_OPERATOR)),
+        suspended=spec.get("suspend", False),
+        managed_by=spec.get("managedBy", ""),
+        backend=(spec.get("rendezvous") or {}).get("backend", names.BACKEND_OPERATOR),
         max_failures=parse_whole(policy.get("maxFailures", None if spec.get("templateRef") else 3)),
         backoff_limit=parse_whole(policy.get("backoffLimit")),
         allowed=tuple(sorted((spec.get("resizePolicy") or {}).get("allowedReplicas") or ())),
-        state=str(status.get("state", "Pending")),
-        ready=int(status.get("readyReplicas", 0)),
-        world=int(status.get("worldSize", 0)),
-        round=int(status.get("round", 0)),
-        failures=int(status.get("failures", 0)),
-        total_failures=int(status.get("totalFailures", 0)),
-        interruptions=int(status.get("interruptions", 0)),
+        state=status.get("state", "Pending"),
+        ready=status.get("readyReplicas", 0),
+        world=status.get("worldSize", 0),
+        round=status.get("round", 0),
+        failures=status.get("failures", 0),
+        total_failures=status.get("totalFailures", 0),
+        interruptions=status.get("interruptions", 0),
         seen=bool(status)
-        and int(status.get("observedGeneration", 0)) >= int(metadata.get("generation", 0)),
+        and status.get("observedGeneration", 0) >= metadata.get("generation", 0),
         started=parse_time(status.get("startTime")),
         completed=parse_time(status.get("completionTime")),
         progress=Progress(
@@ -315,12 +315,12 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         goodput=view_goodput(status),
         history=view_history(status.get("history") or ()),
         root_cause=RootCause(
-            worker=str(cause.get("worker", "")),
+            worker=cause.get("worker", ""),
             rank=parse_whole(cause.get("rank")),
             exit_code=parse_whole(cause.get("exitCode")),
-            signal=str(cause.get("signal", "")),
-            message=str(cause.get("message", "")),
-            node=str(cause.get("node", "")),
+            signal=cause.get("signal", ""),
+            message=cause.get("message", ""),
+            node=cause.get("node", ""),
             pid=parse_whole(cause.get("pid")),
             time=parse_time(cause.get("time")),
         )
@@ -328,11 +328,11 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         else None,
         workers=tuple(
             Worker(
-                name=str(worker["name"]),
-                index=int(worker.get("index", 0)),
+                name=worker["name"],
+                index=worker.get("index", 0),
                 rank=parse_whole(worker.get("rank")),
-                node=str(worker.get("node", "")),
-                state=str(worker.get("state", "")),
+                node=worker.get("node", ""),
+                state=worker.get("state", ""),
                 processes=worker.get("processes"),
                 state_since=parse_time(worker.get("stateSince")),
             )
@@ -340,24 +340,24 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         ),
         conditions=tuple(
             Condition(
-                type=str(condition["type"]),
+                type=condition["type"],
                 true=condition.get("status") == "True",
                 unknown=condition.get("status") == "Unknown",
-                reason=str(condition.get("reason", "")),
-                message=str(condition.get("message", "")),
+                reason=condition.get("reason", ""),
+                message=condition.get("message", ""),
                 since=parse_time(condition.get("lastTransitionTime")),
             )
             for condition in status.get("conditions") or ()
         ),
         unlisted={
-            state: parse_ranges(str(text))
+            state: parse_ranges(text)
             for state, text in (status.get("unlistedWorkers") or {}).items()
         },
-        refusals=tuple(str(said) for said in status.get("refusals") or ()),
+        refusals=tuple(status.get("refusals") or ()),
         stragglers=view_stragglers(status),
-        spares=int(spec.get("spares", 0)),
-        ready_spares=int(status.get("readySpares", 0)),
-        unit=int(spec.get("unitReplicas", 1)),
+        spares=spec.get("spares", 0),
+        ready_spares=status.get("readySpares", 0),
+        unit=spec.get("unitReplicas", 1),
     )
 
 

@@ -27,11 +27,11 @@ def view_stragglers(status: Mapping[str, Any]) -> tuple[Straggler, ...]:
     """The stragglers of a status, the slowest first."""
     return tuple(
         Straggler(
-            rank=int(entry.get("rank", 0)),
-            worker=str(entry.get("worker", "")),
-            node=str(entry.get("node", "")),
-            slowdown=str(entry.get("slowdown", "")),
-            median_seconds=str(entry.get("medianSeconds", "")),
+            rank=entry.get("rank", 0),
+            worker=entry.get("worker", ""),
+            node=entry.get("node", ""),
+            slowdown=entry.get("slowdown", ""),
+            median_seconds=entry.get("medianSeconds", ""),
         )
         for entry in status.get("stragglers") or ()
     )
