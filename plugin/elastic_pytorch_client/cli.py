@@ -7,15 +7,17 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import NoReturn
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from elastic_pytorch_client.cluster import Access, Cluster, KubernetesCluster
 from elastic_pytorch_client.errors import EpjError
+from elastic_pytorch_client.reading.text import without_commands
 from elastic_pytorch_client.verbs import changes, list_jobs, logs, migrate, stacks, status, ui, why
 from elastic_pytorch_client.verbs.context import Context, Verb
 
@@ -67,10 +69,21 @@ def run(
         everywhere = getattr(options, "all_namespaces", False)
         return verb.run(make(cluster, console, None if everywhere else cluster.namespace), options)
     except EpjError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {without_commands(str(error))}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+class TerminalConsole(Console):
+    """Passes on no command for the terminal but colors, as a tenant's text may hold any."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            text = without_commands(segment.text, colors=True)
+            yield segment if segment.control else Segment(text, segment.style)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -168,12 +181,12 @@ def _add_access(parser: argparse.ArgumentParser, default: str, groups: list[str]
     )
 
 
-def _console() -> Console:
+def _console() -> TerminalConsole:
     if hasattr(signal, "SIGPIPE"):
         # So that `kubectl epj logs … | head` ends quietly.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     wide = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
-    return Console(width=wide, highlight=False)
+    return TerminalConsole(width=wide, highlight=False)
 
 
 def _version() -> str:

@@ -81,7 +81,7 @@ def _read(cluster: Cluster, namespace: str, worker: Worker, pod: Object) -> list
         command = container_command()
         output = cluster.run_in_pod(namespace, worker.name, training_container(pod), command)
         return [
-            ProcessStack(worker, int(pid), stack, "" if stack else NO_STACK)
+            ProcessStack(worker, int(pid), str(stack), "" if stack else NO_STACK)
             for pid, stack in json.loads(output).items()
         ]
     except NotAllowed:

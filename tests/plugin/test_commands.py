@@ -3,6 +3,7 @@
 Among them each one of the documentation.
 """
 
+import io
 import json
 import os
 import shlex
@@ -18,6 +19,7 @@ from elastic_pytorch_client.cluster import Access
 from elastic_pytorch_client.completion import candidates
 from elastic_pytorch_client.errors import NoJobKind, NotAllowed, Unreachable
 from rich.console import Console
+from rich.text import Text
 
 from tests.paths import ROOT
 from tests.plugin.plugin_console import FakeTime
@@ -336,3 +338,10 @@ def test_completion_of_files() -> None:
     assert candidates(["migrate", "-f", ""], lambda access: []) == ([], ":0")
     assert candidates(["migrate", ""], lambda access: []) == ([], ":0")
     assert candidates(["migrate", "--r"], lambda access: []) == (["--runtime"], ":4")
+
+
+def test_no_text_of_a_tenant_commands_the_terminal() -> None:
+    written = io.StringIO()
+    console = cli.TerminalConsole(file=written, width=80, highlight=False)
+    console.print(Text("\x1b[31mred\x1b[0m \x1b]52;c;ZQ==\x07clip\x1b[2J\x9b2Jboard"))
+    assert written.getvalue() == "\x1b[31mred\x1b[0m clip2Jboard\n"

@@ -253,3 +253,11 @@ def test_each_place_of_a_large_job_is_looked_at_once(monkeypatch: pytest.MonkeyP
     groups = group_stacks(a_stack(rank, f"place {rank // 2}") for rank in range(600))
     waited_for(groups)
     assert len(looked) == len(groups) == 300
+
+
+def test_output_that_is_no_stack_is_shown_as_it_is(epj: Epj) -> None:
+    cluster = RecordedCluster("young")
+    cluster.said = '{"57": {}}'
+    code, printed = epj(cluster, "stacks", "char-lm")
+    assert code == 0
+    assert printed.split("\n") == ["ranks 0-2", "{}"]

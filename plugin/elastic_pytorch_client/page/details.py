@@ -1,6 +1,5 @@
 """The page's data of one job, for JSON."""
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,11 +9,8 @@ from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import JobView, Worker
 from elastic_pytorch_client.reading.pods.workers import add_pods
 from elastic_pytorch_client.reading.stragglers import Straggler, slowest_by_worker
+from elastic_pytorch_client.reading.text import without_commands
 from elastic_pytorch_client.worker_logs import Choice, Line
-
-_CONTROL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]"
-)
 
 
 def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
@@ -62,7 +58,7 @@ def log_of(lines: Iterable[Line]) -> list[dict[str, str]]:
 def plain(text: str) -> str:
     """A text without commands for a terminal; of an overwritten line, the last state."""
     shown = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
-    return _CONTROL.sub("", "\n".join(shown))
+    return without_commands("\n".join(shown))
 
 
 

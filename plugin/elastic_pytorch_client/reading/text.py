@@ -6,6 +6,10 @@ from datetime import UTC, datetime
 MAX_INDEX = 65_535  # far beyond the workers of a job
 LARGEST = 1e300  # of which a sum is finite
 _TRACEBACK = "Traceback (most recent call last):"
+_COMMAND = re.compile(  # the first group has those that color
+    r"(\x1b\[[\d;:]*m)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
 _SCHEDULER = re.compile(r"[.,] (?:no new claims to deallocate|preemption: ).*$", re.DOTALL)
 
 
@@ -81,3 +85,8 @@ def seconds_since(time: datetime | None, now: datetime) -> float:
 def finite(value: float | None) -> float | None:
     """A number that can be added to and drawn with others; None for any other."""
     return value if value is not None and abs(value) < LARGEST else None
+
+
+def without_commands(text: str, *, colors: bool = False) -> str:
+    """A text without commands for a terminal, or only with those that color it."""
+    return _COMMAND.sub(lambda found: (found[1] or "") if colors else "", text)
