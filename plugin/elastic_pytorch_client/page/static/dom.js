@@ -25,12 +25,15 @@ function fill(element, properties, children) {
 
 const drawn = new WeakMap(); // what elements show, as JSON
 
-/** Fills an element from data, unless it shows them already. */
+/** Fills an element from data, unless it shows them already. What has a key keeps the focus. */
 export function draw(element, data, children) {
-  const text = JSON.stringify(data);
+  const text = JSON.stringify(data), key = document.activeElement?.dataset.key;
   if (drawn.get(element) === text) return;
   drawn.set(element, text);
   element.replaceChildren(...[children(data)].flat(Infinity));
+  if (key)
+    [...element.querySelectorAll("[data-key]")].find((each) => each.dataset.key === key)
+      ?.focus({ preventScroll: true });
 }
 
 /** Marks for measurements when something is first shown. */

@@ -27,8 +27,6 @@ export class JobView {
     place.replaceChildren(h("div", { class: "backbar" }, back), ...above, this.log.element,
       ...below, this.manifest());
     place.classList.add("unread");
-    place.tabIndex = -1;
-    place.focus({ preventScroll: true });
     this.place = place;
     this.reader = new Reader(`jobs/${this.path}`, REFRESH_MS, (data) => this.take(data));
     this.reader.read();

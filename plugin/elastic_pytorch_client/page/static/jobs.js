@@ -145,17 +145,14 @@ export class JobList {
 
   drawChips(counts, chosen) {
     const states = [...new Set([...counts.keys()].concat(chosen || []))].sort();
-    const focused = document.activeElement?.dataset?.state;
     draw(this.chips, [chosen, states.map((state) => [state, counts.get(state) ?? 0])],
       ([, all]) => all.map(([state, count]) => {
         const click = () => this.choose("state", chosen === state ? "" : state);
         return h("button",
           { type: "button", class: "chip", "aria-pressed": String(chosen === state),
-            "data-state": state, click },
+            "data-key": `state ${state}`, click },
           `${state} `, h("b", {}, number(count)));
       }));
-    if (focused !== undefined)
-      [...this.chips.children].find((chip) => chip.dataset.state === focused)?.focus();
   }
 
   paint() {

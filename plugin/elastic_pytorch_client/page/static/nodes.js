@@ -14,8 +14,6 @@ export class NodeList {
     this.list = h("div", {});
     this.words = h("p", { class: "quiet small" });
     place.replaceChildren(this.list, this.words);
-    place.tabIndex = -1;
-    place.focus({ preventScroll: true });
     this.reader = new Reader("nodes", REFRESH_MS, (data) => this.take(data));
     this.reader.read();
   }
@@ -29,12 +27,8 @@ export class NodeList {
   }
 
   take(data) {
-    const focused = document.activeElement?.dataset?.key;
     draw(this.list, data,
       () => (data.error ? h("p", { class: "banner", role: "alert" }, data.error) : table(data)));
-    if (focused)
-      [...this.list.querySelectorAll("a")].find((link) => link.dataset.key === focused)
-        ?.focus({ preventScroll: true });
     for (const time of this.list.querySelectorAll("[data-at]"))
       time.textContent = when(Number(time.dataset.at));
     this.words.textContent = data.error ? ""

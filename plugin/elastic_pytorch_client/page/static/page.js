@@ -39,6 +39,7 @@ function route(event) {
   byId("to-jobs").ariaCurrent = nodes ? null : "page";
   byId("to-nodes").ariaCurrent = nodes ? "page" : null;
   for (const id of ["job", "nodes"]) byId(id).replaceChildren();
+  if (one || nodes) byId(one ? "job" : "nodes").focus({ preventScroll: true });
   if (nodes) {
     view = new NodeList(byId("nodes"));
     document.title = "Nodes";
