@@ -29,7 +29,7 @@ def _verb(module: ModuleType) -> Verb:
     """The verb of a module; `migrate` runs without a cluster."""
     run = getattr(module, "run", lambda context, options: FAILED)
     name, about, examples = module.NAME, module.HELP, module.EXAMPLES
-    return Verb(name, about, module.add_arguments, run, changes=False, examples=examples)
+    return Verb(name, about, module.add_arguments, run, examples)
 
 
 VERBS: dict[str, Verb] = {
@@ -64,7 +64,7 @@ def run(
         access = {name: getattr(options, name) for name in Access.__dataclass_fields__}
         access["act_as_groups"] = tuple(options.act_as_groups)
         cluster = connect(Access(**access))
-        if verb.changes and cluster.context:
+        if verb in changes.VERBS and cluster.context:
             print(f"context: {cluster.context}", file=sys.stderr)
         everywhere = getattr(options, "all_namespaces", False)
         return verb.run(make(cluster, console, None if everywhere else cluster.namespace), options)

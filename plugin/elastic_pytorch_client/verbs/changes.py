@@ -107,7 +107,6 @@ VERBS = (
         "change the number of workers",
         _add_resize_arguments,
         _resize,
-        changes=True,
         examples=("char-lm 4", "char-lm 2 --wait --timeout 120"),
     ),
     Verb(
@@ -115,7 +114,6 @@ VERBS = (
         "let a job's workers save and stop; the job stays",
         partial(_add_arguments, until="no worker runs"),
         _suspend,
-        changes=True,
         examples=("char-lm", "char-lm --wait"),
     ),
     Verb(
@@ -123,7 +121,6 @@ VERBS = (
         "resume a suspended job from its checkpoint",
         partial(_add_arguments, until="all wanted workers train"),
         _resume,
-        changes=True,
         examples=("char-lm", "char-lm --wait"),
     ),
     Verb(
@@ -135,7 +132,6 @@ VERBS = (
             limits="the wait for the workers' end, and of --wait",
         ),
         _restart,
-        changes=True,
         examples=("char-lm", "char-lm --wait"),
     ),
 )

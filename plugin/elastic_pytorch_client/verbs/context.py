@@ -48,7 +48,6 @@ class Verb:
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[Context, argparse.Namespace], int]  # returns the exit code
-    changes: bool  # of the cluster
     examples: tuple[str, ...] = ()  # the words after the verb
 
 
