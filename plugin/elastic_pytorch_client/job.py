@@ -1,7 +1,6 @@
 """A job as an object, for notebooks, pipelines and tests."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -191,5 +190,5 @@ class Job:
     def _wait_for(
         self, fulfilled: Callable[[JobView], bool], what: str, timeout_seconds: float | None
     ) -> JobView:
-        wait = partial(wait_for_job, self.cluster, self.namespace, self.name, clock=self._clock)
-        return wait(fulfilled, what, timeout_seconds=timeout_seconds)
+        place, clock = (self.cluster, self.namespace, self.name), self._clock
+        return wait_for_job(*place, fulfilled, what, timeout_seconds=timeout_seconds, clock=clock)

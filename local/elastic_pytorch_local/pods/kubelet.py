@@ -229,10 +229,8 @@ def _command(
 
 
 def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-    except ProcessLookupError:
-        return
 
 
 async def _end_with(process: asyncio.subprocess.Process, pod: str) -> None:

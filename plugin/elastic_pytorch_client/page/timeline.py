@@ -11,11 +11,12 @@ from elastic_pytorch_client.reading.text import finite
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 MAX_SECONDS = 1e9
+MAX_EVENTS = 500  # the newest
 FUTURE = timedelta(minutes=5)  # clocks differ; what is later is a mistake
 
 
 def timeline_of(job: JobView, events: Sequence[JobEvent], now: datetime) -> dict[str, Any]:
-    events = [event for event in events if event.at <= now + FUTURE]
+    events = [event for event in events if event.at <= now + FUTURE][-MAX_EVENTS:]
     end = job.completed or now
     times = [entry.at for entry in job.history if entry.at] + [event.at for event in events]
     begin = min([*times, job.completed or job.started or now])

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from elastic_pytorch_client.page.timeline import group_sizes, timeline_of
+from elastic_pytorch_client.page.timeline import MAX_EVENTS, group_sizes, timeline_of
 from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_client.reading.job_view import Condition, Progress
 from elastic_pytorch_client.reading.timeline import JobEvent
@@ -128,3 +128,9 @@ def test_what_a_tenant_writes_into_events_harms_nothing() -> None:
     assert (found["events"], found["end"]) == ([], NOW.timestamp())
     assert found["interruptions"][0]["phases"] == [["wait", 1.5]]
     assert found["interruptions"][0]["seconds"] == 0.0
+
+
+def test_of_very_many_events_the_newest_are_drawn() -> None:
+    events = [JobEvent(before(5000 - number), "Odd", str(number)) for number in range(4000)]
+    notes = [event["note"] for event in timeline_of(WHOLE, events, NOW)["events"]]
+    assert notes == [str(number) for number in range(4000 - MAX_EVENTS, 4000)]
