@@ -45,7 +45,8 @@ VERBS: dict[str, Verb] = {
 def main() -> None:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # as kubectl, whatever the locale
+            errors = "strict" if stream is sys.stdin else "backslashreplace"
+            stream.reconfigure(encoding="utf-8", errors=errors)  # as kubectl, whatever the locale
     sys.exit(run(sys.argv[1:], KubernetesCluster.connect, _console()))
 
 

@@ -345,3 +345,12 @@ def test_no_text_of_a_tenant_commands_the_terminal() -> None:
     console = cli.TerminalConsole(file=written, width=80, highlight=False)
     console.print(Text("\x1b[31mred\x1b[0m \x1b]52;c;ZQ==\x07clip\x1b[2J\x9b2Jboard"))
     assert written.getvalue() == "\x1b[31mred\x1b[0m clip2Jboard\n"
+
+
+@pytest.mark.process
+def test_name_that_is_no_utf_8_is_told(tmp_path: Path) -> None:
+    missing = os.fsencode(tmp_path) + b"/\xff.yaml"
+    command = [sys.executable, "-m", "elastic_pytorch_client", "migrate", "-f", missing]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: cannot read ")
