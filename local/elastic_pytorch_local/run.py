@@ -14,7 +14,6 @@ from typing import Any
 import yaml
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_operator.api import kueue
-from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import training_container
 
 from elastic_pytorch_local.faults.acts import ActFailed, Acts
@@ -99,7 +98,7 @@ async def run_local(
     """Runs a job to its end, or through the faults; returns the process's exit code."""
     try:
         documents, config = read_job(files, config_maps, arguments, workers)
-    except (OSError, yaml.YAMLError, InvalidJob) as error:
+    except (OSError, yaml.YAMLError, ValueError) as error:  # or a file that is no text
         print(f"{files[0]}: {error}", file=sys.stderr)
         return 2
     manifest = documents.job

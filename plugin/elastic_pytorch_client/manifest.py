@@ -76,7 +76,7 @@ def read_manifest(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     try:
         text = source.read_text() if isinstance(source, Path) else source
         documents = read_documents(text)
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise Refused(f"cannot read the manifest: {one_line(error)}") from error
     objects = (document for document in documents if isinstance(document, dict))
     found = next((each for each in objects if each.get("kind") == names.KIND), None)

@@ -60,3 +60,12 @@ def test_number_of_workers_that_no_job_may_have_is_refused(tmp_path: Path) -> No
     for workers in (0, -1):
         with pytest.raises(InvalidJob, match="replicas"):
             read_job([script], workers=workers)
+
+
+async def test_file_that_is_no_text_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_bytes(b"\x7fELF\xff")
+    assert await run_local([path]) == 2
+    assert "job.yaml: 'utf-8' codec can't decode" in capsys.readouterr().err

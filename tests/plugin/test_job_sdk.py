@@ -1,6 +1,8 @@
 from pathlib import Path
 from typing import Any
 
+import sys
+
 import pytest
 from elastic_pytorch_client import (
     EpjError,
@@ -96,7 +98,9 @@ def test_made_from_yaml_a_file_or_a_dict(tmp_path: Path) -> None:
         assert (job.name, job.namespace) == ("mine", "team")
 
 
-@pytest.mark.parametrize("source", ["a: b", "kind: Pod", ": : :", Path("/nowhere/at/all.yaml")])
+@pytest.mark.parametrize(
+    "source", ["a: b", "kind: Pod", ": : :", Path("/nowhere/at/all.yaml"), Path(sys.executable)]
+)
 def test_what_is_no_job_is_refused(source: str | Path) -> None:
     with pytest.raises(Refused):
         Job.create(source, cluster=RecordedCluster())

@@ -16,7 +16,7 @@ class DriverError(Exception):
 
 
 # A request that changes something is refused, or has no answer.
-TROUBLE = (DriverError, aiohttp.ClientError, TimeoutError, OSError)
+TROUBLE = (DriverError, aiohttp.ClientError, OSError)
 
 
 class Driver(Protocol):

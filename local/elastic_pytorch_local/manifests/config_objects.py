@@ -1,7 +1,6 @@
 """ConfigMaps and Secrets of the user's files, and their values in pods."""
 
 import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,6 +126,6 @@ def _value(
 def _decoded(value: str, path: str) -> bytes:
     try:
         return base64.b64decode("".join(value.split()), validate=True)
-    except (binascii.Error, ValueError) as fault:
+    except ValueError as fault:
         how = "must be base64: encode it, or write it as it is under stringData"
         raise InvalidJob(path, how) from fault
