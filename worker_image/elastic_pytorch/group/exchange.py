@@ -22,7 +22,8 @@ def swap(
     They are contiguous, on the CPU. The tag distinguishes several threads.
     """
     to, source = (global_rank(each, group) for each in (to, source))
-    sending, receiving = ByteStream(sent), ByteStream(received)
+    # `view` refuses a tensor whose bytes would be received into a copy.
+    sending, receiving = ByteStream(sent), ByteStream([each.view(-1) for each in received])
     while sending.left or receiving.left:
         incoming = list[torch.Tensor]()
         works: list[Any] = []
