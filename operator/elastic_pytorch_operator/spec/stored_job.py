@@ -15,6 +15,7 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import has_ended, is_true
 from elastic_pytorch_operator.api.manifest import Manifest, copied
+from elastic_pytorch_operator.api.numbers import parse_count
 from elastic_pytorch_operator.spec.fields import InvalidJob, reading_spec
 from elastic_pytorch_operator.spec.job import Job, parse_job, parse_key, parse_whole
 from elastic_pytorch_operator.spec.platform.job_defaults import (
