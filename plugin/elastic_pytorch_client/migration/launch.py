@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from textwrap import shorten
 
-from elastic_pytorch_client.migration import shell_text, wrappers
+from elastic_pytorch_client.migration import shell_text
 from elastic_pytorch_client.migration.process_variables import (
     LITERAL,
     listed,
@@ -21,9 +21,9 @@ PYTHON = re.compile(r"python[\d.]*\Z")
 LONGEST_SHOWN = 80
 VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
 LOCAL_RANK_ARGUMENT = "--local-rank=${local_rank}"  # torch replaces it for each process
-# Whether scripts get a --local-rank.
-TORCHRUN_MODULES = {"torch.distributed.run": False, "torch.distributed.launch": True}
+TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 TORCHRUN_SCRIPTS = re.compile(r"(?:^|.*/)(?:torchrun|torch/distributed/(?:run|launch)\.py)\Z")
+GIVES_LOCAL_RANK = ("torch.distributed.launch", "torch/distributed/launch.py")
 PYTHON_OPTIONS_WITH_VALUE = ("-X", "-W")
 IN_THE_SPEC = {
     "nnodes": "spec.replicas, minReplicas and maxReplicas",
@@ -64,12 +64,28 @@ SHELL_LAUNCHERS = re.compile(
     rf"({'|'.join(OTHER_LAUNCHERS)})(?:\.\w+)*\s",
     re.MULTILINE,
 )
-
+# The agent takes these programs' place as the container's first process.
+INITS = {"dumb-init", "tini", "catatonit", "env"}
+# Others that start a program, with the word that must follow, if any.
+ENVIRONMENTS = dict.fromkeys(
+    ("uv", "poetry", "pipenv", "pdm", "pixi", "conda", "mamba", "micromamba"), "run"
+)
+OTHERS = dict.fromkeys(
+    ("numactl", "taskset", "nice", "ionice", "stdbuf", "timeout", "nohup"), ""
+) | {"nsys": "profile"}
+WRAPPERS_WITH_VALUE = {
+    *("-n", "--name", "-p", "--prefix", "--python", "--with", "--project"),
+    *("--package", "--group", "--extra", "-o", "--output"),
+}
 JOINS = (
     "the command is kept, without torchrun's rendezvous options: its torchrun joins the job. Where "
     "the agent starts the script itself (`args` without `command`), it starts faster, and a "
     "failure is reported with its cause"
 )
+
+
+class UnknownLaunch(ValueError):
+    """What a command starts is not known, or the agent cannot start it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +96,18 @@ class Launch:
     # Torchrun's options that the operator decides, or that move into the spec.
     options: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    unbuffered: bool = False  # Python needs PYTHONUNBUFFERED, as the agent does not run the script
     counted: bool = False  # the kept command has the number of processes
+
+    @property
+    def unbuffered(self) -> bool:
+        """Whether Python needs PYTHONUNBUFFERED, as the agent does not run the script."""
+        return bool(self.command) or not {"--no-python", "--no_python"}.isdisjoint(self.args)
+
+    @property
+    def runs_shell(self) -> bool:
+        """Whether each training process is a shell, which has the process's variables."""
+        program = PurePosixPath(self.args[1]).name if len(self.args) > 1 else ""
+        return self.args[:1] == ("--no-python",) and program in shell_text.SHELLS
 
 
 def read_launch(
@@ -116,12 +142,13 @@ def read_launch(
             remarks.append(
                 "`args` start the training themselves; the image's ENTRYPOINT does not run any more"
             )
-    launch = _read_words(path, words)
+    try:
+        launch = _read_words(words)
+    except UnknownLaunch as error:
+        raise CannotMigrate(f"{path}.command", str(error)) from error
     options = {name: resolve(value, values or {}) for name, value in launch.options.items()}
     launch, words_of_args = replace(launch, options=options), " ".join(launch.args)
-    by_kubelet = _runs_shell(launch.args)
-    unset = unset_variables(words_of_args, command=False, by_kubelet=by_kubelet)
-    if not launch.command and unset:
+    if unset := unset_variables(words_of_args, command=False, by_kubelet=launch.runs_shell):
         raise CannotMigrate(
             f"{path}.args",
             f"use {listed(unset)}, which only the training processes have, after the group is "
@@ -134,7 +161,7 @@ def read_launch(
         if not only_sizes_of_the_group(value := launch.options.get(name, "")):
             why = "is dropped, for its value is not in the manifest"
             remarks.append(f"--{name}={value} {why}: compare {fields}")
-    if not launch.command and "PET_NODE_RANK" in words_of_args:
+    if "PET_NODE_RANK" in words_of_args:
         remarks.append(
             "it reads PET_NODE_RANK, which the training processes do not have: read GROUP_RANK"
         )
@@ -145,21 +172,42 @@ def resolve(text: str, values: Mapping[str, str]) -> str:
     return VARIABLE.sub(lambda found: values.get(found[1] or found[2] or found[3], found[0]), text)
 
 
-def _read_words(path: str, words: Sequence[str]) -> Launch:
+def _read_words(words: Sequence[str]) -> Launch:
     program = PurePosixPath(words[0]).name
     if program in OTHER_LAUNCHERS:
-        raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[program])
-    if place := wrappers.wrapped_program(words, _starts_something):
-        if wrappers.is_dropped(words[:place]):
-            return _read_words(path, words[place:])
-        return _read_wrapped(path, words, place)
+        raise UnknownLaunch(OTHER_LAUNCHERS[program])
+    if place := _wrapped_program(words):
+        if _is_dropped(words[:place]):
+            return _read_words(words[place:])
+        return _read_wrapped(words, place)
     if start := _options_of_torchrun(words):
-        return _read_torchrun(path, words, start)
+        return _read_torchrun(words, start)
     if PYTHON.match(program):
-        return _read_python(path, words)
+        return _read_python(words)
     if program in shell_text.SHELLS:
-        return _read_shell(path, words)
-    raise _unknown(path, words[0], words)
+        return _read_shell(words)
+    raise _unknown(words[0], words)
+
+
+def _wrapped_program(words: Sequence[str]) -> int:
+    """The index of the program that a wrapper starts; 0: there is no known one."""
+    program = PurePosixPath(words[0]).name
+    wanted = "" if program in INITS else (ENVIRONMENTS | OTHERS).get(program)
+    if wanted is None or (wanted and wanted not in words[1:]):
+        return 0
+    wrappers = {*INITS, *ENVIRONMENTS, *OTHERS}
+    for place, word in enumerate(words[1:], 1):
+        starts = _starts_something(word) or PurePosixPath(word).name in wrappers
+        if starts and words[place - 1] not in WRAPPERS_WITH_VALUE:
+            return place
+    return 0
+
+
+def _is_dropped(wrapper: Sequence[str]) -> bool:
+    """Whether a wrapper does nothing that the agent's processes need."""
+    program, *options = PurePosixPath(wrapper[0]).name, *wrapper[1:]
+    plain = all(word.startswith("-") for word in options)
+    return program in INITS and plain and not (program == "env" and options)
 
 
 def _options_of_torchrun(words: Sequence[str]) -> int:
@@ -179,84 +227,82 @@ def _options_of_torchrun(words: Sequence[str]) -> int:
     return 0
 
 
-def _read_torchrun(path: str, words: Sequence[str], start: int, *, kept: bool = False) -> Launch:
+def _read_torchrun(words: Sequence[str], start: int, *, kept: bool = False) -> Launch:
     try:
         line = split_line(words[start:])
     except UnknownOption as error:
         text = f"{error} is not a known option of torchrun: take it away"
-        raise CannotMigrate(f"{path}.command", text) from error
+        raise UnknownLaunch(text) from error
     if line.program == len(words) - start:
-        raise CannotMigrate(f"{path}.command", "starts torchrun without a script")
+        raise UnknownLaunch("starts torchrun without a script")
     remarks: tuple[str, ...] = ()
     if (program := words[start + line.program]).startswith("$("):
         without = "write them out, without those of the rendezvous"
         remarks = (f"{program} may hold options of torchrun: {without}",)
     if kept:
-        stays = (*words[:start], *line.kept)
-        if "use-env" in line.options:
-            stays = (*words[:start], words[start + line.places["use-env"][0]], *line.kept)
-        return Launch(stays, (), "torchrun", line.options, (JOINS, *remarks), unbuffered=True)
-    no_python = any(word in ("--no-python", "--no_python") for word in line.kept)
+        use_env = [words[start + place] for place in line.places.get("use-env", ())]
+        stays = (*words[:start], *use_env, *line.kept)
+        return Launch(stays, (), "torchrun", line.options, (JOINS, *remarks))
     args = line.kept
     # torch.distributed.launch gives the script another argument by default.
-    if "launch" in words[start - 1] and "use-env" not in line.options:
+    if words[start - 1].endswith(GIVES_LOCAL_RANK) and "use-env" not in line.options:
         script = line.program - len(line.removed)
         args = (*args[: script + 1], LOCAL_RANK_ARGUMENT, *args[script + 1 :])
-    return Launch((), args, "torchrun", line.options, remarks, unbuffered=no_python)
+    return Launch((), args, "torchrun", line.options, remarks)
 
 
-def _read_wrapped(path: str, words: Sequence[str], place: int) -> Launch:
+def _read_wrapped(words: Sequence[str], place: int) -> Launch:
     wrapper, inner = words[:place], words[place:]
     if start := _options_of_torchrun(inner):
-        return _read_torchrun(path, words, place + start, kept=True)
+        return _read_torchrun(words, place + start, kept=True)
     if PurePosixPath(inner[0]).name in shell_text.SHELLS:
-        launch = _read_shell(path, inner, plain=False)
+        launch = _read_shell(inner, plain=False)
     else:
-        launch = _read_words(path, inner)
+        launch = _read_words(inner)
     if launch.command:
         return replace(launch, command=(*wrapper, *launch.command))
     remarks = launch.remarks
-    if wrappers.chooses_python(wrapper):
+    if PurePosixPath(wrapper[0]).name in ENVIRONMENTS:  # which have a Python of their own
         other = f"not with that of {wrapper[0]}: it needs torch there"
         remarks = (*remarks, f"the agent itself runs with the image's `python3`, {other}")
-    return Launch((), ("--no-python", *words), launch.by, remarks=remarks, unbuffered=True)
+    return Launch((), ("--no-python", *words), launch.by, remarks=remarks)
 
 
-def _read_python(path: str, words: Sequence[str]) -> Launch:
+def _read_python(words: Sequence[str]) -> Launch:
     rest = list(words[1:])
     while rest[:1] == ["-u"]:
         rest = rest[1:]
     if rest[:1] == ["-m"] and (module := "".join(rest[1:2]).partition(".")[0]) in OTHER_LAUNCHERS:
-        raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[module])
+        raise UnknownLaunch(OTHER_LAUNCHERS[module])
     if not rest:
-        raise CannotMigrate(f"{path}.command", "starts a Python without a script")
+        raise UnknownLaunch("starts a Python without a script")
     remarks: tuple[str, ...] = ()
     if "/" in words[0]:
         remarks = (f"the agent runs the image's `python3`: make sure that it is {words[0]}",)
     # With options that the agent does not know, each process is started as written.
     if rest[0].startswith("-") and rest[0] != "-m":
-        return Launch((), ("--no-python", words[0], *rest), "python", unbuffered=True)
+        return Launch((), ("--no-python", words[0], *rest), "python")
     return Launch((), tuple(rest), "python", remarks=remarks)
 
 
-def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launch:
+def _read_shell(words: Sequence[str], *, plain: bool = True) -> Launch:
     needless = plain and len(words) == 3 and shell_text.PLAIN_FLAGS.match(words[1]) is not None
     if needless and (alone := shell_text.plain_words(words[2])) is not None:
-        return _read_words(path, alone)
+        return _read_words(alone)
     options = (index for index, word in enumerate(words) if index and not word.startswith("-"))
     place = next(options, len(words))
     if place == len(words) or "c" not in words[place - 1].lstrip("-") or place == 1:
-        raise _unknown(path, " ".join(words), words)
+        raise _unknown(" ".join(words), words)
     text = words[place]
     if shell_text.TORCHRUN.search(text) and words[place + 1 :] and '"$@"' in text:
         first, *others = words[place + 1 :]
         text = text.replace('"$@"', shlex.join(others)).replace('"$0"', shlex.quote(first))
-        return _read_shell(path, [*words[:place], text], plain=plain)
+        return _read_shell([*words[:place], text], plain=plain)
     taken = shell_text.take_options(text)
     if taken is not None:
         alone = shell_text.plain_words(taken.text) if needless and not taken.counted else None
         if alone is not None:
-            launch = _read_words(path, alone)  # only the rendezvous needed a shell
+            launch = _read_words(alone)  # only the rendezvous needed a shell
             return replace(launch, options=taken.options | launch.options)
         remarks = [JOINS]
         if unset := unset_variables(taken.text, command=True):
@@ -269,24 +315,23 @@ def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launc
             remarks.append(
                 f"it sets {found[1]}, so its torchrun does not join the job: remove that"
             )
-        kept, said = (*words[:place], taken.text, *words[place + 1 :]), tuple(remarks)
-        launch = Launch(kept, (), "torchrun", taken.options, said, unbuffered=True)
-        return replace(launch, counted=taken.counted)
+        kept = (*words[:place], taken.text, *words[place + 1 :])
+        return Launch(kept, (), "torchrun", taken.options, tuple(remarks), taken.counted)
     if shell_text.TORCHRUN.search(text):
         text = "calls torchrun in a way that is not known: write it as one command of its own"
-        raise CannotMigrate(f"{path}.command", text)
+        raise UnknownLaunch(text)
     if found := SHELL_LAUNCHERS.search(text):
-        raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[found[1]])
-    if shell_text.calls_python(text):
+        raise UnknownLaunch(OTHER_LAUNCHERS[found[1]])
+    if shell_text.PYTHON.search(text):
         text = (
             "each training process runs the whole shell command, once in each group: move what is "
             "to be done once into the image"
         )
-        return Launch((), ("--no-python", *words), "python", remarks=(text,), unbuffered=True)
-    raise _unknown(path, text, words)
+        return Launch((), ("--no-python", *words), "python", remarks=(text,))
+    raise _unknown(text, words)
 
 
-def _unknown(path: str, program: str, words: Sequence[str]) -> CannotMigrate:
+def _unknown(program: str, words: Sequence[str]) -> UnknownLaunch:
     shown = shorten(program, LONGEST_SHOWN, placeholder=" …")
     text = (
         f"what {shown} does is not known: write the torchrun or Python command that it runs in its "
@@ -295,16 +340,10 @@ def _unknown(path: str, program: str, words: Sequence[str]) -> CannotMigrate:
     if PurePosixPath(words[0]).name not in shell_text.SHELLS:
         run = f"torchrun --no-python {shlex.join(words[:2])}{' …' * (len(words) > 2)}"
         text += f", or `{run}` if each training process is to run it"
-    return CannotMigrate(f"{path}.command", text)
+    return UnknownLaunch(text)
 
 
 def _starts_something(word: str) -> bool:
     program = PurePosixPath(word).name
     known = {"torchrun", *shell_text.SHELLS, *OTHER_LAUNCHERS}
     return program in known or bool(PYTHON.match(program))
-
-
-def _runs_shell(args: Sequence[str]) -> bool:
-    """Whether each training process is a shell, which has the process's variables."""
-    program = PurePosixPath(args[1]).name if len(args) > 1 else ""
-    return args[:1] == ("--no-python",) and program in shell_text.SHELLS

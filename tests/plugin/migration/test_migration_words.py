@@ -45,6 +45,7 @@ def test_an_option_that_is_not_known_is_not_guessed() -> None:
     [
         ("torchrun train.py", "train.py", "torchrun"),
         ("/opt/conda/bin/torchrun train.py", "train.py", "torchrun"),
+        ("/opt/launch/bin/torchrun train.py", "train.py", "torchrun"),
         ("python3 -u -m torch.distributed.run train.py", "train.py", "torchrun"),
         ("python -m torch.distributed.launch --use_env train.py", "train.py", "torchrun"),
         ("python -u train.py -u", "train.py -u", "python"),
