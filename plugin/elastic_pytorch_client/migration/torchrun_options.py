@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 # The group's members and meeting point, which the operator decides.
 DECIDED = {
@@ -39,9 +39,9 @@ class TorchrunLine:
     kept: tuple[str, ...]  # options that stay, the script or module, and its arguments
     options: dict[str, str]  # the other options, spelled with dashes; flags have an empty value
     program: int  # the script's index in the words; their number: none
-    removed: tuple[int, ...]  # indexes of the words that are not kept
-    places: dict[str, list[int]] = field(default_factory=dict)  # of each option's words
-    variables: tuple[int, ...] = ()  # indexes of a shell's variables for options or the script
+    removed: frozenset[int]  # indexes of the words that are not kept
+    places: dict[str, list[int]]  # of each option's words, and `--`
+    variables: tuple[int, ...]  # indexes of a shell's variables for options or the script
 
 
 def option_name(word: str) -> str | None:
@@ -65,7 +65,6 @@ def split_line(words: Sequence[str]) -> TorchrunLine:
     options: dict[str, str] = {}
     places: dict[str, list[int]] = {}
     variables: list[int] = []
-    separator: list[int] = []
     place = 0
     while place < len(words):
         word = words[place]
@@ -79,7 +78,7 @@ def split_line(words: Sequence[str]) -> TorchrunLine:
         if not word.startswith("-") or len(word) == 1:
             break
         if word == "--":
-            separator.append(place)
+            places[word] = [place]
             place += 1
             break
         name = option_name(word)
@@ -94,7 +93,6 @@ def split_line(words: Sequence[str]) -> TorchrunLine:
             options[name] = value
             places.setdefault(name, []).extend(taken)
         place += len(taken)
-    removed = sorted([*separator, *(taken for found in places.values() for taken in found)])
+    removed = frozenset(taken for found in places.values() for taken in found)
     kept = tuple(word for index, word in enumerate(words) if index not in removed)
-    program = min(place, len(words))
-    return TorchrunLine(kept, options, program, tuple(removed), places, tuple(variables))
+    return TorchrunLine(kept, options, place, removed, places, tuple(variables))

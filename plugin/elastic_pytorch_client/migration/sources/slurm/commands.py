@@ -14,6 +14,7 @@ from elastic_pytorch_client.migration.sources.slurm.script import (
     Command,
     read_commands_of,
     split_options,
+    words_of,
 )
 
 DECLARED = re.compile(r"(?:(?:export|declare|typeset|local|readonly)(?:\s+-\w+)*\s+)?")
@@ -59,8 +60,8 @@ class Start:
     line: int
     text: str  # what runs on each node, for a shell
     by_srun: bool  # on all nodes
-    before: str = ""  # such as srun with its options
-    nested: bool = False  # in a loop, a condition or a function
+    before: str  # such as srun with its options
+    nested: bool  # in a loop, a condition or a function
 
     @property
     def likelihood(self) -> int:
@@ -107,13 +108,12 @@ def read_commands(
     likeliest = max(start.likelihood for start in starts)
     found = [start for start in starts if start.likelihood == likeliest]
     if nested := next((start for start in found if start.nested), None):
-        if (launcher := PurePosixPath(nested.text.partition(" ")[0]).name) in OTHER_LAUNCHERS:
-            raise CannotMigrate(f"line {nested.line}", OTHER_LAUNCHERS[launcher])
+        launcher = PurePosixPath(nested.text.partition(" ")[0]).name
         text = (
             "the training starts in a loop, a condition or a function. Write it as one command, "
             "and a file for each training"
         )
-        raise CannotMigrate(f"line {nested.line}", text)
+        raise CannotMigrate(f"line {nested.line}", OTHER_LAUNCHERS.get(launcher, text))
     if len(found) > 1:
         lines = ", ".join(str(start.line) for start in found)
         text = (
@@ -211,8 +211,8 @@ def _assign_perhaps(part: str, around: Surroundings) -> str:
 
 def _start(command: Command, part: str) -> Start | None:
     """The training that a command may start: srun's program, or a known one."""
-    by_srun = bool(re.match(r"(?:time\s+)?srun\s", part))
     part = part.removeprefix("exec ")
+    by_srun = bool(re.match(r"(?:time\s+)?srun\s", part))
     if part.partition(" ")[0] in QUIET:
         return None
     if by_srun:
@@ -229,10 +229,7 @@ def _start(command: Command, part: str) -> Start | None:
     else:
         return None
     text, before = part[place:], part[:place]
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
+    words = words_of(text)
     if (
         len(words) > 2
         and PurePosixPath(words[0]).name in shell_text.SHELLS

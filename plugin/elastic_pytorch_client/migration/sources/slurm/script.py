@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,25 +31,13 @@ SHORT = {
     "x": "exclude",
 }
 FLAGS = {
-    "exclusive",
-    "requeue",
-    "no-requeue",
-    "overcommit",
-    "oversubscribe",
-    "hold",
-    "wait",
-    "verbose",
-    "quiet",
-    "parsable",
+    *("exclusive", "requeue", "no-requeue", "overcommit", "oversubscribe", "hold", "wait"),
+    *("verbose", "quiet", "parsable"),
 }
 # Nodes of tree-sitter's bash grammar: one command, and what runs others perhaps or repeatedly.
 SIMPLE = {
-    "command",
-    "declaration_command",
-    "test_command",
-    "unset_command",
-    "variable_assignment",
-    "variable_assignments",
+    *("command", "declaration_command", "test_command", "unset_command"),
+    *("variable_assignment", "variable_assignments"),
 }
 NESTING = {
     *("case_statement", "c_style_for_statement", "compound_statement", "for_statement"),
@@ -65,15 +53,15 @@ class Command:
 
     line: int  # of its beginning, from 1
     text: str
-    nested: bool = False  # in a loop, a condition or a function
-    unread: bool = False  # whether something in its lines is no bash that the grammar knows
+    nested: bool  # in a loop, a condition or a function
+    unread: bool  # whether something in its lines is no bash that the grammar knows
 
 
 @dataclass(frozen=True, slots=True)
 class BatchScript:
     # Of sbatch, by their long names; a flag has an empty value.
-    options: dict[str, str] = field(default_factory=dict)
-    commands: tuple[Command, ...] = ()
+    options: dict[str, str]
+    commands: tuple[Command, ...]
 
 
 def read_script(text: str) -> BatchScript:
@@ -142,12 +130,16 @@ def _text(node: "Node") -> str:
 
 def read_options(text: str) -> dict[str, str]:
     """The options of sbatch or srun in a text, by their long names."""
-    try:
-        words = shlex.split(text, comments=True)
-    except ValueError:
-        words = text.split()
-    options, _ = split_options(words)
+    options, _ = split_options(words_of(text, comments=True))
     return options
+
+
+def words_of(text: str, *, comments: bool = False) -> list[str]:
+    """The words of a shell's text; those between spaces if its quotes are not closed."""
+    try:
+        return shlex.split(text, comments=comments)
+    except ValueError:
+        return text.split()
 
 
 def split_options(words: list[str]) -> tuple[dict[str, str], list[str]]:
