@@ -1,5 +1,6 @@
 """Manifests in, manifests out: the kind of each document, and its remarks."""
 
+import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +13,15 @@ from elastic_pytorch_client.migration.remarks import CannotMigrate, Remark, Rema
 from elastic_pytorch_client.migration.sources import (
     job,
     jobset,
-    other_kinds,
     pytorchjob,
-    runtime,
     trainjob,
     volcano,
 )
 from elastic_pytorch_client.migration.sources.slurm.job import migrate_batch_script
 
 Manifest = dict[str, Any]
-Source = Callable[[Mapping[str, Any], Remarks, Sequence[str]], Sequence[Mapping[str, Any]]]
+Documents = Sequence[Mapping[str, Any]]
+Source = Callable[[Mapping[str, Any], Remarks, Sequence[str]], Documents]
 
 # The kinds that need only their own manifest.
 SOURCES: Mapping[tuple[str, str], Source] = {
@@ -33,12 +33,53 @@ SOURCES: Mapping[tuple[str, str], Source] = {
 # What `envsubst` fills in, though shells, programs and annotations may have the same.
 PLACEHOLDER = re.compile(r"\$(?:\{\w+\}|[A-Z][A-Z0-9_]*\b)")
 READ_BY_OTHERS = {"command", "args", "value", "annotations"}
+OWN_GROUP = (
+    "{0} has its own way to form a group. Write an ElasticPyTorchJob with the script in `args`, "
+    "if it uses torch.distributed"
+)
+RAY = (
+    "Ray's controller starts the processes, and not torchrun. Write an ElasticPyTorchJob if the "
+    "script trains without Ray Train"
+)
+TAKE_OUT = "Take it out into a file, migrate that, and put the result in its place"
+WORKFLOW = f"a job inside of a workflow is not migrated. {TAKE_OUT}"
+# Other kinds that train, or hold jobs that do.
+REFUSED = {
+    "MPIJob": (
+        "mpirun starts the processes, and not torchrun. Write an ElasticPyTorchJob if the script "
+        "can use the gloo or nccl backend"
+    ),
+    "TFJob": "TensorFlow does not use torch.distributed, so there is nothing to migrate",
+    "PaddleJob": OWN_GROUP.format("PaddlePaddle"),
+    "XGBoostJob": OWN_GROUP.format("XGBoost"),
+    "MXJob": OWN_GROUP.format("MXNet"),
+    "JAXJob": OWN_GROUP.format("JAX"),
+    "RayJob": RAY,
+    "RayCluster": RAY,
+    "RayService": RAY,
+    "LeaderWorkerSet": (
+        "is not migrated, and can hold anything. If its pods call torchrun, write an "
+        "ElasticPyTorchJob with the script in `args`"
+    ),
+    "Workflow": WORKFLOW,
+    "CronWorkflow": WORKFLOW,
+    "WorkflowTemplate": WORKFLOW,
+    "ClusterWorkflowTemplate": WORKFLOW,
+    "PipelineRun": WORKFLOW,
+    "Experiment": f"Katib's template of a trial is not migrated. {TAKE_OUT}",
+}
+GROUPS = {
+    pytorchjob.KIND: pytorchjob.API_GROUP,
+    trainjob.KIND: trainjob.API_GROUP,
+    names.KIND: names.GROUP,
+}
+LEAST_LIKENESS = 0.85  # PyTorchJobs is 0.95 like PyTorchJob, MPIJob half
 
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
     title: str
-    documents: Sequence[Mapping[str, Any]]
+    documents: Documents
     remarks: Sequence[Remark] = ()
     failed: Remark | None = None
 
@@ -50,8 +91,9 @@ def migrate_documents(
 ) -> list[Migrated]:
     """Migrates jobs that train; passes other objects on, and only reads runtimes."""
     objects = list(_objects(documents))
-    known = [*(found for found in objects if found.get("kind") in runtime.KINDS), *runtimes]
-    jobs = [found for found in objects if found.get("kind") not in runtime.KINDS]
+    known = [found for found in objects if found.get("kind") in trainjob.RUNTIMES]
+    known += _objects(runtimes)
+    jobs = [found for found in objects if found.get("kind") not in trainjob.RUNTIMES]
     if not jobs:
         text = "no job found: pass runtimes with --runtime" if objects else "no object found"
         return [Migrated("document", (), failed=Remark("kind", text))]
@@ -62,23 +104,17 @@ def migrate_documents(
         if found.get("kind") == job.KIND
         and any(document is not found for document in result.documents)
     }
-
-    def is_superfluous(found: Manifest) -> bool:
-        return _is_headless(found) and (_namespace(found), _name(found)) in hosts
-
     return [
-        _superfluous(found) if is_superfluous(found) else result
+        _superfluous(found)
+        if _is_headless(found) and (_namespace(found), _name(found)) in hosts
+        else result
         for found, result in zip(jobs, migrated, strict=True)
     ]
 
 
 def migrate_script(text: str, file_name: str) -> Migrated:
-    remarks = Remarks()
-    title = "batch script"
-    try:
-        return Migrated(title, migrate_batch_script(text, file_name, remarks), remarks.found)
-    except CannotMigrate as error:
-        return Migrated(title, (), remarks.found, error.remark)
+    migrate = partial(migrate_batch_script, text, file_name)
+    return _attempt("batch script", "the script", "a batch script", migrate)
 
 
 def _objects(documents: Sequence[Any]) -> Iterator[Manifest]:
@@ -100,32 +136,60 @@ def _migrate(
     if not kind:
         failed = Remark("kind", "is missing: this is no Kubernetes object")
         return Migrated("document", (), failed=failed)
-    remarks = Remarks()
     title = f"{kind} {_name(found)}"
+    source = SOURCES.get((group, str(kind)))
+    if (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
+        source = partial(trainjob.migrate_trainjob, runtimes=runtimes)
+    if source is None:
+        return _pass_on(title, str(kind), group, found)
+
+    def migrate(remarks: Remarks) -> Documents:
+        _refuse_placeholders(found)
+        return source(found, remarks, entrypoint)
+
+    return _attempt(title, "spec", f"a {kind}", migrate)
+
+
+def _pass_on(title: str, kind: str, group: str, found: Manifest) -> Migrated:
+    """An object of a kind that is not migrated, as it is; or why it cannot be one."""
+    known = {name.lower(): name for name in GROUPS}
+    like = difflib.get_close_matches(kind.lower(), known, n=1, cutoff=LEAST_LIKENESS)
+    remarks: Sequence[Remark] = ()
+    failed = None
+    if kind in REFUSED:
+        failed = Remark("kind", REFUSED[kind])
+    elif kind in GROUPS and group != GROUPS[kind]:
+        version = found.get("apiVersion") or "none"
+        failed = Remark("apiVersion", f"{version} has no {kind}: the group is {GROUPS[kind]}")
+    elif like and kind not in GROUPS:
+        failed = Remark("kind", f"{kind} is not known: write {known[like[0]]}, if it is one")
+    elif kind != names.KIND:
+        text = "is none that is migrated: the object is written as it is"
+        if "etcd" in _name(found):
+            text += ". No ElasticPyTorchJob needs an etcd: leave it out, unless others use it"
+        remarks = [Remark("kind", text)]
+    return Migrated(title, [] if failed else [found], remarks, failed)
+
+
+def _attempt(title: str, path: str, form: str, migrate: Callable[[Remarks], Documents]) -> Migrated:
+    remarks = Remarks()
+    documents: Documents = ()
+    failed: Remark | None = None
     try:
-        source = SOURCES.get((group, str(kind)))
-        if (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
-            source = partial(trainjob.migrate_trainjob, runtimes=runtimes)
-        if source:
-            _refuse_placeholders(found)
-            jobs = source(found, remarks, entrypoint)
-            return Migrated(title, _with_its_volumes(jobs), remarks.found)
+        documents = migrate(remarks)
     except CannotMigrate as error:
-        return Migrated(title, (), remarks.found, error.remark)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        failed = Remark("spec", f"does not have the form of a {kind}: {error}")
-        return Migrated(title, (), remarks.found, failed)
-    if (refused := other_kinds.refusal(found)) is not None:
-        return Migrated(title, (), failed=refused)
-    return Migrated(title, [found], other_kinds.passed_on(found))
+        failed = error.remark
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        failed = Remark(path, f"does not have the form of {form}: {error}")
+    return Migrated(title, documents, tuple(remarks.found), failed)
 
 
 def _refuse_placeholders(found: Manifest) -> None:
     """Refuses a template of `envsubst`, as Kubernetes would refuse its numbers and names."""
-    if names := dict(_placeholders("", found)):
-        path, one = next(iter(names.values())), len(names) == 1
+    if places := dict(_placeholders("", found)):
+        path, one = next(iter(places.values())), len(places) == 1
         what, more = ("is a placeholder", "it") if one else ("are placeholders", "them")
-        text = f"{listed(sorted(names))} {what}: fill {more} in first"
+        text = f"{listed(sorted(places))} {what}: fill {more} in first"
         raise CannotMigrate(path, f"{text}, envsubst < FILE | kubectl epj migrate -f -")
 
 
@@ -139,27 +203,6 @@ def _placeholders(path: str, part: Any) -> Iterator[tuple[str, str]]:
             yield from _placeholders(f"{path}[{place}]", item)
     elif isinstance(part, str):
         yield from ((found[0], path) for found in PLACEHOLDER.finditer(part))
-
-
-def _with_its_volumes(documents: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Returns the same documents.
-
-    Raises:
-        CannotMigrate: a job mounts a volume that it lacks, as where a JobSet makes claims for pods.
-    """
-    for spec in (document["spec"] for document in documents if document.get("kind") == names.KIND):
-        pod = spec["template"]["spec"]
-        volumes = {volume.get("name") for volume in pod.get("volumes") or ()}
-        volumes |= {claim["metadata"]["name"] for claim in spec.get("sharedVolumeClaims") or ()}
-        for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
-            for mount in container.get("volumeMounts") or ():
-                if mount.get("name") not in volumes:
-                    text = (
-                        f"mounts the volume {mount.get('name')}, which the new job does not have: "
-                        "add it to the pod's volumes"
-                    )
-                    raise CannotMigrate(f"container {container.get('name')}", text)
-    return documents
 
 
 def _name(found: Manifest) -> str:

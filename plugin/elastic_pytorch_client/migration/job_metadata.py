@@ -1,4 +1,4 @@
-"""A job's own metadata, without those of the API server and controllers; and its manager."""
+"""A job's own metadata, without those of the API server and controllers; its queue and manager."""
 
 import re
 from collections.abc import Mapping
@@ -9,54 +9,79 @@ from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 Manifest = dict[str, Any]
 
 LONGEST_NAME = 45
+ADDED = "x" * 5  # as many characters as the API server adds to a generateName
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
-KEPT = ("name", "generateName", "namespace", "labels", "annotations")
+KEPT = ("name", "generateName", "namespace")
 NOT_KEPT_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
+PLACEMENT = "alpha.jobset.sigs.k8s.io/"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
     old = manifest.get("metadata") or {}
     metadata = {key: old[key] for key in KEPT if old.get(key)}
-    name = str(metadata.get("name") or metadata.get("generateName") or "")
-    if "name" in metadata and (len(name) > LONGEST_NAME or not NAME.match(name)):
-        raise CannotMigrate(
-            "metadata.name",
-            f"must have at most {LONGEST_NAME} characters of a-z, 0-9 and -, and begin with a "
-            "letter: pods and hosts are named after it",
-        )
-    if not name:
+    field, added = ("name", "") if "name" in metadata else ("generateName", ADDED)
+    if field not in metadata:
         raise CannotMigrate("metadata.name", "is missing")
-    annotations = dict(old.get("annotations") or {})
-    for key in NOT_KEPT_ANNOTATIONS:
-        annotations.pop(key, None)
-    labels = dict(old.get("labels") or {})
+    name = f"{metadata[field]}{added}"
+    if len(name) > LONGEST_NAME or not NAME.match(name):
+        raise CannotMigrate(
+            f"metadata.{field}",
+            f"must have at most {LONGEST_NAME - len(added)} characters of a-z, 0-9 and -, and "
+            "begin with a letter: pods and hosts are named after it",
+        )
+    labels = old.get("labels") or {}
     if QUEUE_LABEL in labels:
         stays = "stays: the operator asks Kueue for quota if its chart sets kueue.enabled"
         remarks.add(f"metadata.labels[{QUEUE_LABEL}]", stays)
-    for key, value in (("labels", labels), ("annotations", annotations)):
-        metadata.pop(key, None)
-        if value:
-            metadata[key] = value
-    return metadata
+    annotations: Manifest = {}
+    for key, value in (old.get("annotations") or {}).items():
+        if str(key).startswith(PLACEMENT):
+            text = "is dropped: use an affinity or topologySpreadConstraints in spec.template"
+            remarks.add(f"metadata.annotations[{key}]", text)
+        elif key not in NOT_KEPT_ANNOTATIONS:
+            annotations[key] = value
+    return metadata | set_fields({"labels": labels, "annotations": annotations})
 
 
-def drop_manager(path: str, manager: str | None, own_controller: str, remarks: Remarks) -> None:
-    """Reports that another manager, such as MultiKueue, does not stay."""
+def run_fields(
+    path: str,
+    old: Mapping[str, Any],
+    own_controller: str,
+    metadata: Mapping[str, Any],
+    remarks: Remarks,
+) -> Manifest:
+    """The fields that hold a job back, end it and clean up, which have the same names here."""
+    # Another manager, such as MultiKueue, does not stay.
+    manager = old.get("managedBy")
     if manager and manager != own_controller:
         text = "is dropped: it does not know this kind of job, which would never start"
-        remarks.add(path, f"{manager} {text}")
-
-
-def suspension(
-    path: str, suspended: object, metadata: Mapping[str, Any], remarks: Remarks
-) -> Manifest:
-    if not suspended:
-        return {}
-    if QUEUE_LABEL in (metadata.get("labels") or {}):
+        remarks.add(f"{path}.managedBy", f"{manager} {text}")
+    suspended = bool(old.get("suspend"))
+    if suspended and _is_queued(metadata):
         remarks.add(
-            path,
+            f"{path}.suspend",
             "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue "
             "set it",
         )
-    return {"suspend": True}
+    same = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
+    return {"suspend": suspended or None, **{field: old.get(field) for field in same}}
+
+
+def gang_scheduling(
+    path: str, scheduler: str, text: str, metadata: Mapping[str, Any], remarks: Remarks
+) -> Manifest:
+    """`scheduling` by a gang scheduler; in a queue, Kueue already admits workers together."""
+    if _is_queued(metadata):
+        return {}
+    remarks.add(path, text)
+    return {"scheduling": {"gangScheduler": scheduler}}
+
+
+def set_fields(fields: Mapping[str, Any]) -> Manifest:
+    """Those of the fields that have a value."""
+    return {name: value for name, value in fields.items() if value not in (None, {}, [])}
+
+
+def _is_queued(metadata: Mapping[str, Any]) -> bool:
+    return QUEUE_LABEL in metadata.get("labels", {})

@@ -5,17 +5,15 @@ from typing import Any
 
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 
-COUNTED_BY_COMMAND = (
-    "the command that is kept has an option of its own for the number of processes, so "
-    "spec.nprocPerNode is left out: set it if that number is not the number of accelerators"
-)
 COUNTED_BY_TORCH = ("auto", "cpu", "gpu", "xpu")
 
 
 def group_size(
-    path: str, pods: int, options: Mapping[str, str], remarks: Remarks
+    path: str, pods: int, options: Mapping[str, str], remarks: Remarks, least: int | None = None
 ) -> dict[str, Any]:
     """`replicas`, and the bounds of an elastic job: torchrun's `--nnodes` wins, as in torchrun.
+
+    A group may have begun with the `least` pods, unless torchrun waits for another number.
 
     Raises:
         CannotMigrate: each pod trained by itself.
@@ -28,12 +26,19 @@ def group_size(
             "sweep. Write a Job of one pod for each training",
         )
     if bounds is None or bounds == (pods, pods):
-        return {"replicas": pods}
+        bounds = least or pods, pods
+    why = f"{pods} pods are not what --nnodes={options.get('nnodes')} waits for"
+    return bounded_size(path, pods, bounds, why, remarks)
+
+
+def bounded_size(
+    path: str, pods: int, bounds: tuple[int, int], why: str, remarks: Remarks
+) -> dict[str, Any]:
+    """The number within the bounds that is nearest to the pods; says `why` it is another."""
     least, most = bounds
     replicas = min(max(pods, least), most)
     if replicas != pods:
-        waits = f"--nnodes={options['nnodes']} waits for"
-        remarks.add(path, f"{pods} pods are not what {waits}: replicas is {replicas}")
+        remarks.add(path, f"{why}: replicas is {replicas}")
     if least == most:
         return {"replicas": replicas}
     return {"replicas": replicas, "minReplicas": least, "maxReplicas": most}
@@ -74,8 +79,6 @@ def process_count(
 
 def _one(path: str, given: str, accelerators: int, remarks: Remarks) -> int | None:
     """Without torchrun each pod starts one process, whatever the field says."""
-    if accelerators <= 1 and not given.isdecimal():
-        return None
     if accelerators > 1 and not given.isdecimal():
         remarks.add(
             path,

@@ -14,17 +14,13 @@ SET_BY_AGENT = {
     *("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"),
     *("LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"),
 }
-SET_BY_OPERATORS = {variable_of(option) for option in DECIDED | DECIDED_FLAGS | MOVED}
-NAMES = "|".join(sorted(SET_BY_AGENT | SET_BY_OPERATORS | {"GROUP_RANK"}))
+SET_FOR_PROCESSES = SET_BY_AGENT | set(map(variable_of, DECIDED | DECIDED_FLAGS | MOVED))
+NAMES = "|".join(sorted(SET_FOR_PROCESSES | {"GROUP_RANK"}))
 EXPANDED = re.compile(rf"\$(?:[({{])?({NAMES})\b")
 LITERAL = re.compile(rf"\\\$\{{?({NAMES})\b")  # which a shell leaves as it is
 EXPANDED_BY_KUBELET = re.compile(rf"\$\(({NAMES})\)")
 OF_CONTAINERS = {"PET_NPROC_PER_NODE", "PET_MAX_RESTARTS"}
 OF_COMMANDS = OF_CONTAINERS | {"PET_NNODES", "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID"}
-
-
-def is_set_for_processes(variable: str) -> bool:
-    return variable in SET_BY_AGENT | SET_BY_OPERATORS
 
 
 def unset_variables(text: str, *, command: bool, by_kubelet: bool = False) -> list[str]:

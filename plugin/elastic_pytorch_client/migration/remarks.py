@@ -1,6 +1,8 @@
 """The remarks of a migration for its user."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +18,21 @@ class Remark:
 
 @dataclass(slots=True)
 class Remarks:
-    found: list[Remark] = field(default_factory=list)
+    found: dict[Remark, None] = field(default_factory=dict)  # in their order, each once
 
     def add(self, path: str, text: str) -> None:
-        remark = Remark(path, text)
-        if remark not in self.found:
-            self.found.append(remark)
+        self.found[Remark(path, text)] = None
+
+    def add_set(self, path: str, fields: Mapping[str, Any], texts: Mapping[str, str]) -> None:
+        """Adds the texts of those fields at a path that have a value."""
+        for name, text in texts.items():
+            if fields.get(name) not in (None, "", {}, []):
+                self.add(f"{path}.{name}", text)
 
     def add_unsaid(self, others: "Remarks") -> None:
         """Adds the remarks whose texts another field does not have."""
         said = {remark.text for remark in self.found}
-        self.found += [remark for remark in others.found if remark.text not in said]
+        self.found |= {remark: None for remark in others.found if remark.text not in said}
 
 
 class CannotMigrate(Exception):

@@ -2,25 +2,33 @@
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elastic_pytorch_client import names
+from elastic_pytorch_client.migration.job_metadata import set_fields
 from elastic_pytorch_client.migration.launch import Launch
-from elastic_pytorch_client.migration.process_variables import is_set_for_processes
-from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+from elastic_pytorch_client.migration.process_variables import SET_FOR_PROCESSES
+from elastic_pytorch_client.migration.remarks import Remarks
+from elastic_pytorch_client.reading.nodes import requests_of
 
 Manifest = dict[str, Any]
 
-KEPT_METADATA = ("labels", "annotations")
-OF_THE_OPERATOR = ("restartPolicy", "hostname", "subdomain")
+NAMED = "is dropped: the operator names the workers' hosts `JOB-worker-N`"
+DROPPED = {
+    "hostname": NAMED,
+    "subdomain": NAMED,
+    "activeDeadlineSeconds": (
+        "is dropped: it limits each pod; spec.activeDeadlineSeconds limits the job"
+    ),
+}
 OLD_PORTS = {"pytorchjob-port"}
 ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 LABELS = {
     "training.kubeflow.org/job-name": names.LABEL_JOB_NAME,
-    "training.kubeflow.org/replica-index": f"{names.GROUP}/worker-index",
+    "training.kubeflow.org/replica-index": names.LABEL_WORKER_INDEX,
     "jobset.sigs.k8s.io/jobset-name": names.LABEL_JOB_NAME,
-    "batch.kubernetes.io/job-completion-index": f"{names.GROUP}/worker-index",
+    "batch.kubernetes.io/job-completion-index": names.LABEL_WORKER_INDEX,
     "batch.kubernetes.io/job-name": names.LABEL_JOB_NAME,
     "volcano.sh/job-name": names.LABEL_JOB_NAME,
     "job-name": names.LABEL_JOB_NAME,
@@ -38,47 +46,30 @@ NVIDIA = re.compile(r"nvcr\.io/nvidia/pytorch:(\d\d)\.(\d\d)-")
 FIRST_OF_NVIDIA = {OLDEST_FOR_ARGS: (24, 5), OLDEST_FOR_COMMANDS: (24, 11)}
 
 
-def find_training_container(path: str, pod: Mapping[str, Any], name: str) -> tuple[int, Manifest]:
-    """The training container and its index: that of a name, or the only one."""
-    containers = pod.get("containers") or []
-    named = (place for place, each in enumerate(containers) if each.get("name") == name)
-    found = next(named, 0 if len(containers) == 1 else None)
-    if found is None:
-        text = f"has none that is named `{name}`: which one trains is not known"
-        raise CannotMigrate(f"{path}.spec.containers", text)
-    return found, containers[found]
-
-
 def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> Manifest:
     """A copy of a template without the operator's fields, whose selectors find the new pods."""
-    kept = (template.get("metadata") or {}).items()
-    metadata = {key: value for key, value in kept if key in KEPT_METADATA and value}
-    metadata = copy.deepcopy(metadata)
-    labels = metadata.get("labels") or {}
+    given = copy.deepcopy(template.get("metadata") or {})
+    labels = given.get("labels") or {}
     for label in [label for label in labels if label.startswith((*OLD_LABELS, f"{names.GROUP}/"))]:
         del labels[label]
         remarks.add(f"{path}.metadata.labels[{label}]", "is dropped: it is an operator's own label")
-    if not labels:
-        metadata.pop("labels", None)
+    metadata = set_fields({"labels": labels, "annotations": given.get("annotations")})
     spec = copy.deepcopy(dict(template.get("spec") or {}))
-    for field in OF_THE_OPERATOR:
-        if spec.pop(field, None) and field != "restartPolicy":
-            text = "is dropped: the operator names the workers' hosts `JOB-worker-N`"
-            remarks.add(f"{path}.spec.{field}", text)
-    if spec.pop("activeDeadlineSeconds", None):
-        text = "is dropped: it limits each pod; spec.activeDeadlineSeconds limits the job"
-        remarks.add(f"{path}.spec.activeDeadlineSeconds", text)
+    remarks.add_set(f"{path}.spec", spec, DROPPED)
+    for field in ("restartPolicy", *DROPPED):
+        spec.pop(field, None)
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account and "automountServiceAccountToken" not in spec:
         # As it was: here, pods get no token by default.
         spec["automountServiceAccountToken"] = True
-    for part in ("affinity", "topologySpreadConstraints"):
-        if part in spec:
-            spec[part] = _relabel(f"{path}.spec.{part}", spec[part], labels, remarks)
-    for part in ("containers", "initContainers", "volumes"):
-        for item in spec.get(part) or ():
-            _repoint(f"{path}.spec.{part}[{item.get('name')}]", item, remarks)
-    return {**({"metadata": metadata} if metadata else {}), "spec": spec}
+    for field in ("affinity", "topologySpreadConstraints"):
+        for selector in _mappings(spec.get(field)):
+            _relabel(f"{path}.spec.{field}", selector, labels, remarks)
+    for field in ("containers", "initContainers", "volumes"):
+        for item in spec.get(field) or ():
+            for part in _mappings(item):
+                _repoint(f"{path}.spec.{field}[{item.get('name')}]", part, remarks)
+    return {**set_fields({"metadata": metadata}), "spec": spec}
 
 
 def set_launch(path: str, container: Manifest, launch: Launch, remarks: Remarks) -> None:
@@ -92,14 +83,14 @@ def set_launch(path: str, container: Manifest, launch: Launch, remarks: Remarks)
         remarks.add(f"{path}.command", text)
     if said := too_old(str(container.get("image", "")), command=bool(launch.command)):
         remarks.add(f"{path}.image", said)
-    ports = [port for port in container.get("ports") or () if port.get("name") not in OLD_PORTS]
-    if len(ports) < len(container.get("ports") or ()):
+    given = container.pop("ports", None) or ()
+    ports = [port for port in given if port.get("name") not in OLD_PORTS]
+    if len(ports) < len(given):
         remarks.add(
             f"{path}.ports",
             "pytorchjob-port is dropped: `spec.rendezvous.port` of the job sets the port, if one "
             "is needed",
         )
-    container.pop("ports", None)
     if ports:
         container["ports"] = ports
     env = container.get("env") or []
@@ -107,10 +98,9 @@ def set_launch(path: str, container: Manifest, launch: Launch, remarks: Remarks)
     if launch.unbuffered and not set_already:
         container["env"] = [*env, {"name": "PYTHONUNBUFFERED", "value": "1"}]
     first = ("name", "image", "imagePullPolicy", "command", "args")
-    ordered = {key: container[key] for key in first if key in container}
-    rest = {key: value for key, value in container.items() if key not in ordered}
+    ordered = {key: container[key] for key in first if key in container} | container
     container.clear()
-    container.update(ordered | rest)
+    container.update(ordered)
 
 
 def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str, str]:
@@ -120,47 +110,48 @@ def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str
         The values of torchrun's options that the spec still has, by the options' names.
     """
     kept, taken, dropped = [], {}, []
-    for variable in container.get("env") or ():
+    for variable in container.pop("env", None) or ():
         name = str(variable.get("name", ""))
         if name == "PET_MAX_RESTARTS" and "value" in variable:
             taken["max-restarts"] = str(variable["value"])
-        elif is_set_for_processes(name):
+        elif name in SET_FOR_PROCESSES:
             dropped.append(name)
         else:
             kept.append(variable)
     if dropped:
         why = "dropped, for the operator and the agent set them for each group"
         remarks.add(f"{path}.env", f"{', '.join(dropped)}: {why}")
-    container.pop("env", None)
     if kept:
         container["env"] = kept
     return taken
 
 
+def requested(container: Mapping[str, Any]) -> dict[str, float]:
+    return requests_of({"spec": {"containers": [container]}})
+
+
 def accelerators(container: Mapping[str, Any]) -> int:
-    """The accelerators of a container: its limits, else its requests."""
-    resources = container.get("resources") or {}
-    wanted = (resources.get("requests") or {}) | (resources.get("limits") or {})
-    amounts = (str(wanted.get(name, 0)) for name in ACCELERATORS)
-    return sum(int(amount) for amount in amounts if amount.isdecimal())
+    wanted = requested(container)
+    return sum(int(wanted.get(name, 0)) for name in ACCELERATORS)
 
 
-def _relabel(path: str, part: Any, own: Mapping[str, str], remarks: Remarks) -> Any:
+def _mappings(part: Any) -> Iterator[Manifest]:
+    """The mappings in a part of a template, without variables that are dropped anyway."""
+    if isinstance(part, dict) and str(part.get("name")) not in SET_FOR_PROCESSES:
+        yield part
+        part = list(part.values())
     if isinstance(part, list):
-        return [_relabel(path, item, own, remarks) for item in part]
-    if not isinstance(part, dict):
-        return part
-    changed: Manifest = {}
-    for key, value in part.items():
-        if key == "matchLabels" and isinstance(value, dict):
-            changed[key] = {
-                _new_label(path, label, own, remarks): wanted for label, wanted in value.items()
-            }
-        elif key == "key" and isinstance(value, str):
-            changed[key] = _new_label(path, value, own, remarks)
-        else:
-            changed[key] = _relabel(path, value, own, remarks)
-    return changed
+        for inner in part:
+            yield from _mappings(inner)
+
+
+def _relabel(path: str, selector: Manifest, own: Mapping[str, str], remarks: Remarks) -> None:
+    if isinstance(labels := selector.get("matchLabels"), dict):
+        selector["matchLabels"] = {
+            _new_label(path, label, own, remarks): wanted for label, wanted in labels.items()
+        }
+    if isinstance(label := selector.get("key"), str):
+        selector["key"] = _new_label(path, label, own, remarks)
 
 
 def _new_label(path: str, label: str, own: Mapping[str, str], remarks: Remarks) -> str:
@@ -173,24 +164,19 @@ def _new_label(path: str, label: str, own: Mapping[str, str], remarks: Remarks) 
     return label
 
 
-def _repoint(path: str, part: Any, remarks: Remarks) -> None:
-    if isinstance(part, list):
-        for item in part:
-            _repoint(path, item, remarks)
-    if not isinstance(part, dict) or is_set_for_processes(str(part.get("name", ""))):
+def _repoint(path: str, part: Manifest, remarks: Remarks) -> None:
+    field = part.get("fieldPath")
+    found = LABEL_FIELD.match(field) if isinstance(field, str) else None
+    if found is None:
         return
-    for key, value in part.items():
-        found = LABEL_FIELD.match(value) if key == "fieldPath" and isinstance(value, str) else None
-        if found is None:
-            _repoint(path, value, remarks)
-        elif found[1] in LABELS:
-            label = LABELS[found[1]]
-            part[key] = f"metadata.labels['{label}']"
-            counts = "" if label == names.LABEL_JOB_NAME else ": it counts all workers from 0"
-            remarks.add(path, f"reads the label {label} now, instead of {found[1]}{counts}")
-        elif found[1].startswith(OLD_LABELS):
-            unknown = "which worker pods do not have, and gets an empty value"
-            remarks.add(path, f"reads {found[1]}, {unknown}")
+    if found[1] in LABELS:
+        label = LABELS[found[1]]
+        part["fieldPath"] = f"metadata.labels['{label}']"
+        counts = "" if label == names.LABEL_JOB_NAME else ": it counts all workers from 0"
+        remarks.add(path, f"reads the label {label} now, instead of {found[1]}{counts}")
+    elif found[1].startswith(OLD_LABELS):
+        unknown = "which worker pods do not have, and gets an empty value"
+        remarks.add(path, f"reads {found[1]}, {unknown}")
 
 
 def too_old(image: str, *, command: bool) -> str:

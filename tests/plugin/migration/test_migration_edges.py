@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 from elastic_pytorch_client.migration.documents import Migrated, migrate_documents
-from elastic_pytorch_client.migration.failure_policy import MAX_FAILURES
 from elastic_pytorch_client.migration.job_metadata import LONGEST_NAME
 from elastic_pytorch_client.migration.sources.jobset import MAX_BACKOFF_LIMIT
+from elastic_pytorch_client.migration.sources.training_pods import MAX_FAILURES
 from elastic_pytorch_client.migration.template import ACCELERATORS
 from elastic_pytorch_operator.spec.resources import DEVICES
 from elastic_pytorch_operator.spec.schema.rules import MAX_NAME_LENGTH
@@ -212,3 +212,67 @@ def test_bounds_are_those_of_the_schema() -> None:
     assert LONGEST_NAME == MAX_NAME_LENGTH
     assert bound_of("maximum", "failurePolicy", "maxFailures") == MAX_FAILURES
     assert bound_of("maximum", "failurePolicy", "backoffLimit") == MAX_BACKOFF_LIMIT
+
+
+def trainjob(**trainer: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "old"},
+        "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"image": "i", **trainer}},
+    }
+
+
+def test_variables_of_a_trainer_read_the_new_labels() -> None:
+    label = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    env = [{"name": "POD_INDEX", "valueFrom": {"fieldRef": {"fieldPath": label}}}]
+    found = migrate(trainjob(command=["torchrun", "t.py"], env=env))
+    [container] = spec_of(found)["template"]["spec"]["containers"]
+    field = container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert field == "metadata.labels['elasticpytorch.dev/worker-index']"
+    assert "reads the label elasticpytorch.dev/worker-index now" in remarks_of(found)
+
+
+def test_the_index_of_a_trainjobs_pods_is_missed() -> None:
+    found = migrate(trainjob(command=["bash", "-c", "date; torchrun t.py $JOB_COMPLETION_INDEX"]))
+    assert "it uses JOB_COMPLETION_INDEX, which is not set here" in remarks_of(found)
+
+
+def test_an_option_of_torchrun_wins_over_trainers_number_of_processes() -> None:
+    cpus = {"requests": {"cpu": 4}}
+    found = migrate(
+        trainjob(command=["torchrun", "--nproc-per-node=auto", "t.py"], resourcesPerNode=cpus)
+    )
+    assert spec_of(found)["nprocPerNode"] == "auto"
+    assert (
+        spec_of(migrate(trainjob(command=["torchrun", "t.py"], resourcesPerNode=cpus)))[
+            "nprocPerNode"
+        ]
+        == 4
+    )
+
+
+@pytest.mark.parametrize(("length", "fits"), [(LONGEST_NAME - 5, True), (LONGEST_NAME - 4, False)])
+def test_a_name_that_the_api_server_completes_has_room_for_that(length: int, fits: bool) -> None:
+    old = job()
+    old["metadata"] = {"generateName": "a" * (length - 1) + "-"}
+    found = migrate(old)
+    assert (found.failed is None) is fits
+    assert fits or "metadata.generateName: must have at most 40 characters" in str(found.failed)
+
+
+def test_runtimes_of_a_list_are_found() -> None:
+    runtime = {
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "r"},
+        "spec": {"mlPolicy": {"mpi": {}}},
+    }
+    old = trainjob(command=["torchrun", "t.py"])
+    old["spec"]["runtimeRef"] = {"name": "r"}
+    [found] = migrate_documents([old], [{"kind": "List", "items": [runtime]}])
+    assert "has no mlPolicy.torch (it has mpi)" in str(found.failed)
+
+
+def test_restarts_have_the_bound_of_failures() -> None:
+    found = migrate(trainjob(command=["torchrun", "--max-restarts=5000", "t.py"]))
+    assert spec_of(found)["failurePolicy"] == {"maxFailures": MAX_FAILURES}

@@ -104,6 +104,7 @@ def test_what_is_no_time(time: str) -> None:
         ("-N 2 -G 16 --cpus-per-gpu=4 --mem=0", (2, 1, 8, 32, "")),
         ("-N 1 --gres=gpu,lustre:1", (1, 1, 1, 0, "")),
         ("-N 1 --gpus-per-node=v100", (1, 1, 1, 0, "")),
+        ("-N 1 --gres=gpumem:40,gpu:2", (1, 1, 2, 0, "")),
     ],
 )
 def test_what_a_script_asks_for(text: str, asked: tuple[int | str, ...]) -> None:
@@ -167,6 +168,7 @@ def test_variables_of_a_script(text: str, resolved: str) -> None:
             {},
         ),
         ("exec python train.py", "python train.py", {}),
+        ("exec srun python train.py", "python train.py", {}),
         (
             "srun python t.py --log $SLURM_NODEID_of ${SLURM_NODEID}_of",
             "python t.py --log $SLURM_NODEID_of ${GROUP_RANK}_of",
@@ -341,3 +343,33 @@ def test_variables_that_a_process_has_are_not_asked_for(variable: str, has_value
     text = f"#!/bin/bash\nsrun bash -c 'python train.py --x ${variable}'\n"
     remarks = " ".join(map(str, migrate_script(text, "x.sbatch").remarks))
     assert (f"{variable}: set in the container's env" not in remarks) is has_value
+
+
+@pytest.mark.parametrize(
+    ("nnodes", "sizes"),
+    [
+        ("", {"replicas": 4, "minReplicas": 2, "maxReplicas": 4}),
+        ("--nnodes=4", {"replicas": 4, "minReplicas": 2, "maxReplicas": 4}),
+        ("--nnodes=2", {"replicas": 2}),
+        ("--nnodes=1:3", {"replicas": 3, "minReplicas": 1, "maxReplicas": 3}),
+    ],
+)
+def test_bounds_of_nodes_hold_unless_torchrun_waits_for_others(
+    nnodes: str, sizes: dict[str, int]
+) -> None:
+    found = migrate_script(f"#SBATCH -N 2-4\nsrun torchrun {nnodes} t.py", "x")
+    spec = found.documents[0]["spec"]
+    assert {name: spec[name] for name in spec if "eplicas" in name} == sizes
+    said = "".join(map(str, found.remarks))
+    assert (f"replicas is {sizes['replicas']}" in said) is (sizes["replicas"] != 4)
+
+
+def test_exec_before_srun_changes_nothing() -> None:
+    text = "#SBATCH -N 2\n{}srun torchrun t.py"
+    plain, replaced = (migrate_script(text.format(start), "x") for start in ("", "exec "))
+    assert replaced == plain
+
+
+def test_a_number_beyond_all_bounds_fails_the_script_alone() -> None:
+    found = migrate_script(f"#SBATCH -N {'9' * 5000}\nsrun torchrun t.py", "x")
+    assert "the script: does not have the form of a batch script" in str(found.failed)

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_client.migration.documents import migrate_documents
+from elastic_pytorch_client.migration.failure_policy import failure_rules
 from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.launch import resolve
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.job import pods_of
-from elastic_pytorch_client.migration.sources.pod_failure_policy import failure_rules
 from elastic_pytorch_client.migration.sources.training_pods import trains
 
 
@@ -131,3 +131,79 @@ def test_a_job_of_a_wrong_form_fails_by_itself(metadata: object, subdomain: obje
     first, second = migrate_documents([job, claim])
     assert (first.failed is None) is isinstance(metadata, dict)
     assert second.documents == [claim]
+
+
+def job_of(**container: Any) -> dict[str, Any]:
+    spec = {"template": {"spec": {"containers": [{"name": "a", "image": "i", **container}]}}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["torchrun", "train.py", "$(JOB_COMPLETION_INDEX)"],
+        ["torchrun", "train.py", "sh", "$(JOB_COMPLETION_INDEX)"],
+    ],
+)
+def test_an_index_that_pods_do_not_have_is_refused_in_arguments(words: list[str]) -> None:
+    [found] = migrate_documents([job_of(command=words)])
+    assert "use JOB_COMPLETION_INDEX, which pods do not have" in str(found.failed)
+
+
+def test_an_index_that_the_container_defines_stays_with_the_new_label() -> None:
+    label = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    env = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": label}}}
+        for name in ("POD_INDEX", "JOB_COMPLETION_INDEX")
+    ]
+    command = ["torchrun", "train.py", "$(JOB_COMPLETION_INDEX)"]
+    [found] = migrate_documents([job_of(command=command, env=env)])
+    assert found.failed is None
+    [container] = found.documents[0]["spec"]["template"]["spec"]["containers"]
+    paths = [one["valueFrom"]["fieldRef"]["fieldPath"] for one in container["env"]]
+    assert paths == ["metadata.labels['elasticpytorch.dev/worker-index']"] * 2
+
+
+@pytest.mark.parametrize("number", [float("inf"), "x", [], int("9" * 400)])
+def test_a_number_of_a_wrong_form_fails_its_job_alone(number: object) -> None:
+    job = job_of(command=["torchrun", "train.py"])
+    job["spec"]["parallelism"] = number
+    jobs = [job, job_of(command=["torchrun", "train.py"])]
+    assert [bool(found.documents) for found in migrate_documents(jobs)][1:] == [True]
+
+
+def test_an_object_without_usable_metadata_passes() -> None:
+    odd = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": ["etcd"]}
+    [found] = migrate_documents([odd])
+    assert found.documents == [odd]
+
+
+@pytest.mark.parametrize(
+    ("restarts", "backoff_limit", "path"),
+    [
+        (5, 2, "spec.template.spec.containers[a], --max-restarts"),
+        (5, None, "spec.template.spec.containers[a], --max-restarts"),
+        (2, 7, "spec.backoffLimit"),
+    ],
+)
+def test_a_limit_of_failures_names_where_it_came_from(
+    restarts: int, backoff_limit: int | None, path: str
+) -> None:
+    job = job_of(command=["torchrun", f"--max-restarts={restarts}", "train.py"])
+    job["spec"]["backoffLimit"] = backoff_limit
+    [found] = migrate_documents([job])
+    said = {remark.path for remark in found.remarks if "becomes failurePolicy" in remark.text}
+    assert said == {path}
+
+
+def test_a_limit_of_volcanos_torchrun_names_its_option() -> None:
+    task = {"name": "node", **job_of(command=["torchrun", "--max-restarts=5", "t.py"])["spec"]}
+    job = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "a"},
+        "spec": {"tasks": [task]},
+    }
+    [found] = migrate_documents([job])
+    said = [remark.path for remark in found.remarks if "becomes failurePolicy" in remark.text]
+    assert said == ["spec.tasks[node].template.spec.containers[a], --max-restarts"]

@@ -4,41 +4,36 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
-from elastic_pytorch_client.migration.job_size import group_size
+from elastic_pytorch_client.migration.job_metadata import migrate_metadata, run_fields
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.sources.job import (
-    job_trains,
-    pods_of,
-    policy_of,
-    read_pods,
-    say_alone,
-)
+from elastic_pytorch_client.migration.sources.job import job_trains, policy_of, read_group
 from elastic_pytorch_client.migration.sources.training_pods import (
     claims_of_policies,
     make_job,
+    part,
     processes_of,
+    replicas_of,
     say_hosts,
-    set_fields,
     shared_claims,
 )
-
-Manifest = dict[str, Any]
 
 API_GROUP, KIND = "jobset.x-k8s.io", "JobSet"
 OWN_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 REPLICATED = "spec.replicatedJobs"
-PLACEMENT = "alpha.jobset.sigs.k8s.io/"
 JOB_BACKOFF_LIMIT = 6  # Kubernetes' default
 MAX_BACKOFF_LIMIT = 2**31 - 1
+DROPPED = {
+    "startupPolicy": "is dropped: all workers start at once",
+    "coordinator": "is dropped: in the training processes, MASTER_ADDR is rank 0's address",
+}
 
 
 def migrate_jobset(
     manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]
 ) -> list[Mapping[str, Any]]:
-    spec = manifest.get("spec") or {}
+    spec = part(manifest, "spec")
     jobs = spec.get("replicatedJobs") or ()
-    training = [job for job in jobs if job_trains(_job_spec(job), entrypoint)]
+    training = [job for job in jobs if job_trains(part(job, "template", "spec"), entrypoint)]
     if not training:
         remarks.add(
             REPLICATED,
@@ -54,39 +49,28 @@ def migrate_jobset(
         )
     [job] = training
     path = f"{REPLICATED}[{job.get('name')}].template.spec"
-    job_spec = _job_spec(job)
-    copies = job.get("replicas")
-    count = pods_of(path, job_spec) * (1 if copies is None else max(1, int(copies)))
-    pods = read_pods(path, job_spec, remarks, entrypoint)
-    sizes = group_size(f"{path}.completions", count, pods.options, remarks)
-    say_alone(f"{path}.completions", count, job_spec, pods, remarks)
+    job_spec, copies = part(job, "template", "spec"), max(1, replicas_of(job))
+    pods, sizes = read_group(path, job_spec, copies, remarks, entrypoint)
     metadata = migrate_metadata(manifest, remarks)
-    _drop_placement(metadata, remarks)
     hosts = rf"{re.escape(str(job.get('name')))}-[0-9]+-[0-9]+\b[-a-z0-9.]*"
-    say_hosts(REPLICATED, metadata.get("name"), hosts, pods, remarks)
+    say_hosts(REPLICATED, metadata, hosts, pods, remarks)
     _say_what_is_dropped(spec, job, remarks)
-    drop_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks)
+    fields = run_fields("spec", spec, OWN_CONTROLLER, metadata, remarks)
     migrated = make_job(
         metadata,
         pods,
         sizes,
         processes_of(pods, remarks),
-        suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
-        set_fields(spec, "ttlSecondsAfterFinished"),
-        set_fields(job_spec, "activeDeadlineSeconds"),
+        {**fields, "activeDeadlineSeconds": job_spec.get("activeDeadlineSeconds")},
         policy_of(path, job_spec, _backoff_limit(spec, job_spec), pods, remarks),
         shared_claims(claims_of_policies("spec", spec), pods, remarks),
     )
     return [migrated]
 
 
-def _job_spec(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (job.get("template") or {}).get("spec") or {}
-
-
 def _backoff_limit(spec: Mapping[str, Any], job_spec: Mapping[str, Any]) -> int | None:
     """How many failures the JobSet survives: its Job's limit, for each attempt."""
-    restarts = (spec.get("failurePolicy") or {}).get("maxRestarts")
+    restarts = part(spec, "failurePolicy").get("maxRestarts")
     limit = job_spec.get("backoffLimit")
     if restarts is None:
         return limit
@@ -96,52 +80,30 @@ def _backoff_limit(spec: Mapping[str, Any], job_spec: Mapping[str, Any]) -> int 
     )
 
 
-def _drop_placement(metadata: Manifest, remarks: Remarks) -> None:
-    annotations = metadata.get("annotations") or {}
-    for key in [key for key in annotations if key.startswith(PLACEMENT)]:
-        del annotations[key]
-        remarks.add(
-            f"metadata.annotations[{key}]",
-            "is dropped: use an affinity or topologySpreadConstraints in spec.template",
-        )
-    if not annotations:
-        metadata.pop("annotations", None)
-
-
 def _say_what_is_dropped(
     spec: Mapping[str, Any], training: Mapping[str, Any], remarks: Remarks
 ) -> None:
-    for job in spec.get("replicatedJobs") or ():
+    for job in spec["replicatedJobs"]:
         if job is not training:
             text = (
                 "is dropped, for it does not train. Run it as a Job of its own, before the "
                 "training or beside it"
             )
             remarks.add(f"{REPLICATED}[{job.get('name')}]", text)
-    if training.get("dependsOn"):
-        remarks.add(
-            f"{REPLICATED}[{training.get('name')}].dependsOn",
-            "is dropped: create the job once what it depends on is done",
-        )
-    _say_rules(spec, _job_spec(training), remarks)
-    if (spec.get("successPolicy") or {}).get("operator") == "Any" and int(
-        training.get("replicas") or 1
-    ) > 1:
+    text = "is dropped: create the job once what it depends on is done"
+    remarks.add_set(f"{REPLICATED}[{training.get('name')}]", training, {"dependsOn": text})
+    _say_rules(spec, part(training, "template", "spec"), remarks)
+    if part(spec, "successPolicy").get("operator") == "Any" and replicas_of(training) > 1:
         remarks.add(
             "spec.successPolicy",
             "is dropped: the job is complete when all its workers have succeeded",
         )
-    for field, text in (
-        ("startupPolicy", "is dropped: all workers start at once"),
-        ("coordinator", "is dropped: in the training processes, MASTER_ADDR is rank 0's address"),
-    ):
-        if spec.get(field):
-            remarks.add(f"spec.{field}", text)
+    remarks.add_set("spec", spec, DROPPED)
 
 
 def _say_rules(spec: Mapping[str, Any], job_spec: Mapping[str, Any], remarks: Remarks) -> None:
     """Rules name reasons of failed Jobs; the one for PodFailurePolicy is as here."""
-    policy = spec.get("failurePolicy") or {}
+    policy = part(spec, "failurePolicy")
     rules = policy.get("rules") or ()
     own = [
         rule

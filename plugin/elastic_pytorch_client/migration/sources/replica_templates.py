@@ -1,23 +1,16 @@
 """One template for the workers, from those of the Master and the Worker."""
 
-import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client.migration.remarks import Remarks
+from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, read_training_pods
 
 Manifest = dict[str, Any]
 
-SHARED = (
-    "only the Master has it. It is given to all workers, for each of them can be rank 0. A claim "
-    "must allow ReadWriteMany if the "
-    "workers run on several nodes"
-)
-IDENTITY = (
-    "only the Master has it. It is given to all workers, for each of them can be rank 0, and "
-    "needs the same rights to save "
-    "checkpoints"
-)
+GIVEN = "only the Master has it. It is given to all workers, for each of them can be rank 0"
+SHARED = f"{GIVEN}. A claim must allow ReadWriteMany if the workers run on several nodes"
+IDENTITY = f"{GIVEN}, and needs the same rights to save checkpoints"
 ACCOUNT = ("serviceAccountName", "serviceAccount")
 TOKEN = "automountServiceAccountToken"
 # The migration adds them itself.
@@ -27,24 +20,41 @@ DIFFERENT = "differs from the Worker's. Workers are alike, and the Worker's is t
 DROPPED = "only the Master has it, and it is dropped: workers are alike"
 
 
-def merge_templates(
-    master_path: str, master: Manifest, worker: Manifest, remarks: Remarks
-) -> Manifest:
-    """The Worker's template with the Master's volumes and account; remarks on the rest."""
-    merged = copy.deepcopy(worker)
-    pod, other = merged["spec"], copy.deepcopy(master["spec"])
-    _add_named(f"{master_path}.spec.volumes", pod, other, "volumes", "name", remarks)
-    _add_account(f"{master_path}.spec", pod, other, remarks)
+def read_replicas(
+    templates: Sequence[tuple[str, Mapping[str, Any]]],
+    remarks: Remarks,
+    entrypoint: Sequence[str],
+    container: str = "",
+) -> TrainingPods:
+    """The pods of the Worker's template, which is the first, with what only the Master's has.
+
+    One of them may be missing. Without a name of their container, it is known by its looks.
+    """
+    own = Remarks()
+    pods, *others = [
+        read_training_pods(path, template, own if place else remarks, entrypoint, container)
+        for place, (path, template) in enumerate(templates)
+    ]
+    remarks.add_unsaid(own)
+    for (path, _), master in zip(templates[1:], others, strict=True):
+        _merge_templates(path, master.template, pods.template, remarks)
+    return pods
+
+
+def _merge_templates(path: str, master: Manifest, worker: Manifest, remarks: Remarks) -> None:
+    """Gives the Worker's template the Master's volumes and account; remarks on the rest."""
+    pod, other = worker["spec"], master["spec"]
+    _add_named(f"{path}.spec.volumes", pod, other, "volumes", "name", remarks)
+    _add_account(f"{path}.spec", pod, other, remarks)
     own = {container.get("name"): container for container in pod["containers"]}
     for container in other["containers"]:
         twin = own.get(container.get("name"))
         if twin is not None:
-            place = f"{master_path}.spec.containers[{container.get('name')}].volumeMounts"
+            place = f"{path}.spec.containers[{container.get('name')}].volumeMounts"
             _add_named(place, twin, container, "volumeMounts", "mountPath", remarks)
-    for path, dropped in _differences({**master, "spec": other}, merged, ""):
-        if not path.endswith(ADDED):
-            remarks.add(f"{master_path}{path}", DROPPED if dropped else DIFFERENT)
-    return merged
+    for place, dropped in _differences(master, worker, ""):
+        if not place.endswith(ADDED):
+            remarks.add(f"{path}{place}", DROPPED if dropped else DIFFERENT)
 
 
 def _add_account(path: str, into: Manifest, source: Manifest, remarks: Remarks) -> None:
@@ -62,7 +72,7 @@ def _add_named(
     known = {item.get(key) for item in into.get(field) or ()}
     for item in source.get(field) or ():
         if item.get(key) not in known:
-            into[field] = [*(into.get(field) or []), copy.deepcopy(item)]
+            into[field] = [*(into.get(field) or []), item]
             remarks.add(f"{path}[{item.get('name')}]", SHARED)
 
 

@@ -1,38 +1,72 @@
-"""TrainJob (trainer.kubeflow.org/v1alpha1), as Kubeflow Trainer 2.0 to 2.3 treats it."""
+"""TrainJob and its runtime (trainer.kubeflow.org/v1alpha1), as in Kubeflow Trainer 2.0 to 2.3."""
 
 import copy
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client.migration.job_metadata import (
-    QUEUE_LABEL,
-    drop_manager,
+    gang_scheduling,
     migrate_metadata,
-    suspension,
+    run_fields,
+    set_fields,
 )
-from elastic_pytorch_client.migration.job_size import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.sources.runtime import (
-    TORCH_DISTRIBUTED,
-    TRAINER_CONTAINER,
-    apply_patches,
-    find_runtime,
-    merge_by_key,
-    read_runtime,
-)
 from elastic_pytorch_client.migration.sources.training_pods import (
+    PROCESSES,
     TrainingPods,
+    claims_of_policies,
+    find_training_container,
     make_job,
-    read_container,
+    part,
+    processes_of,
+    read_training_pods,
     shared_claims,
 )
-from elastic_pytorch_client.migration.template import clean_template, find_training_container
+from elastic_pytorch_client.migration.template import requested
 
 Manifest = dict[str, Any]
 
 API_GROUP, KIND = "trainer.kubeflow.org", "TrainJob"
 OWN_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
-PATH = "spec.trainer"
+PATH, REFERENCE = "spec.trainer", "spec.runtimeRef"
+RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
+TRAINER_JOB = TRAINER_CONTAINER = "node"
+# Kubeflow's torch-distributed, without the image, which differs with its release.
+TORCH_DISTRIBUTED: Manifest = {
+    "spec": {
+        "mlPolicy": {"numNodes": 1, "torch": {}},
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    {
+                        "name": TRAINER_JOB,
+                        "template": {
+                            "metadata": {"labels": {ANCESTOR: "trainer"}},
+                            "spec": {
+                                "template": {"spec": {"containers": [{"name": TRAINER_CONTAINER}]}}
+                            },
+                        },
+                    }
+                ]
+            }
+        },
+    }
+}
+# Lists and mappings that a patch completes; it replaces others.
+MERGED_BY = {"env": "name", "volumeMounts": "mountPath"} | dict.fromkeys(
+    ("volumes", "imagePullSecrets", "schedulingGates"), "name"
+)
+COMPLETED = ("labels", "annotations", "nodeSelector")
+# Fields of the container, and those of the trainer that set them.
+OF_CONTAINER = {
+    "image": "image",
+    "command": "command",
+    "args": "args",
+    "env": "env",
+    "resources": "resourcesPerNode",
+}
 
 
 def migrate_trainjob(
@@ -41,147 +75,223 @@ def migrate_trainjob(
     entrypoint: Sequence[str],
     runtimes: Sequence[Mapping[str, Any]],
 ) -> list[Manifest]:
-    spec = manifest.get("spec") or {}
-    trainer = spec.get("trainer") or {}
-    found = find_runtime(spec.get("runtimeRef") or {}, runtimes)
-    runtime = read_runtime(found, remarks)
-    apply_patches(spec, runtime.job, runtime.template, remarks)
-    template = clean_template("spec.runtimeRef", runtime.template, remarks)
-    _, container = find_training_container("spec.runtimeRef", template["spec"], TRAINER_CONTAINER)
-    _apply_trainer(trainer, container)
+    spec = part(manifest, "spec")
+    trainer, reference = part(spec, "trainer"), part(spec, "runtimeRef")
+    found = _find_runtime(reference, runtimes)
+    runtime = part(found, "spec")
+    node = _find_trainer(runtime, remarks)
+    of_node = part(node, "template", "spec")
+    template = copy.deepcopy(dict(part(of_node, "template")))
+    _apply_patches(spec, str(node.get("name")), template, remarks)
+    container = find_training_container(REFERENCE, part(template, "spec"), TRAINER_CONTAINER)
+    own = {field: trainer[name] for field, name in OF_CONTAINER.items() if trainer.get(name)}
+    _patch_container(container, own)
     if not container.get("image"):
-        name = (spec.get("runtimeRef") or {}).get("name")
         known = (
             "differs with Trainer's release" if found is TORCH_DISTRIBUTED else "is missing there"
         )
         raise CannotMigrate(
             f"{PATH}.image",
-            f"is missing, and the image of the runtime {name} {known}: write it into the "
-            "TrainJob, or pass the runtime with --runtime",
+            f"is missing, and the image of the runtime {reference.get('name')} {known}: write it "
+            "into the TrainJob, or pass the runtime with --runtime",
         )
-    pods = read_container(PATH, template, container, remarks, entrypoint)
-    replicas = int(trainer.get("numNodes") or runtime.nodes)
+    pods = read_training_pods(REFERENCE, template, remarks, entrypoint, TRAINER_CONTAINER, PATH)
     metadata = migrate_metadata(_with_labels(manifest, spec), remarks)
-    processes = _processes(trainer, runtime.processes, container, pods, remarks)
-    policy: Manifest = (
-        {} if runtime.backoff_limit is None else {"backoffLimit": runtime.backoff_limit}
-    )
-    if pods.max_restarts is not None:
-        policy["maxFailures"] = pods.max_restarts
+    policy = part(runtime, "mlPolicy")
+    number = trainer.get("numProcPerNode") or part(policy, "torch").get("numProcPerNode") or "auto"
+    processes = _processes(str(number), container, pods, remarks)
+    fields = run_fields("spec", spec, OWN_CONTROLLER, metadata, remarks)
+    limits = {"backoffLimit": of_node.get("backoffLimit"), "maxFailures": pods.max_restarts}
+    claims = claims_of_policies(REFERENCE, part(runtime, "template", "spec"))
+    shared = shared_claims(claims, pods, remarks)
+    gang = _place_together(part(runtime, "podGroupPolicy"), metadata, remarks)
+    _say_what_is_dropped(spec, remarks)
+    replicas = int(trainer.get("numNodes") or policy.get("numNodes") or 1)
     job = make_job(
         metadata,
         pods,
         {"replicas": replicas},
-        {} if processes is None else {"nprocPerNode": processes},
-        suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
-        {field: spec[field] for field in ("activeDeadlineSeconds",) if spec.get(field)},
-        {"failurePolicy": policy} if policy else {},
-        shared_claims(runtime.claims, pods, remarks),
-        _place_together(runtime.gang, metadata, remarks),
+        processes,
+        fields,
+        {"failurePolicy": set_fields(limits)},
+        shared,
+        gang,
     )
-    drop_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks)
-    _say_what_is_dropped(spec, remarks)
     return [job]
 
 
-def _place_together(gang: str, metadata: Mapping[str, Any], remarks: Remarks) -> Manifest:
-    """What a podGroupPolicy becomes; in a queue, Kueue already admits workers together."""
-    if not gang or QUEUE_LABEL in (metadata.get("labels") or {}):
+def _place_together(
+    policy: Mapping[str, Any], metadata: Mapping[str, Any], remarks: Remarks
+) -> Manifest:
+    """What a podGroupPolicy becomes."""
+    if not policy:
         return {}
+    gang = "Coscheduling" if "coscheduling" in policy else "Kubernetes"
     text = (
         f"the podGroupPolicy becomes spec.scheduling.gangScheduler: name {gang} in gangSchedulers "
         "of the operator's chart, or remove it"
     )
-    remarks.add("spec.runtimeRef", text)
-    return {"scheduling": {"gangScheduler": gang}}
-
-
-def _apply_trainer(trainer: Mapping[str, Any], container: Manifest) -> None:
-    for field in ("image", "command", "args"):
-        if trainer.get(field):
-            container[field] = copy.deepcopy(trainer[field])
-    if trainer.get("env"):
-        container["env"] = merge_by_key(container.get("env") or (), trainer["env"], "name")
-    if trainer.get("resourcesPerNode"):
-        container["resources"] = copy.deepcopy(trainer["resourcesPerNode"])
+    return gang_scheduling(REFERENCE, gang, text, metadata, remarks)
 
 
 def _with_labels(manifest: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
     """The TrainJob with the JobSet's labels and annotations: in `spec` to 2.1, then patches."""
-    metadata = dict(manifest.get("metadata") or {})
-    patches = [
-        ((patch.get("trainingRuntimeSpec") or {}).get("template") or {})
+    metadata = dict(part(manifest, "metadata"))
+    patches = (
+        part(patch, "trainingRuntimeSpec", "template", "metadata")
         for patch in spec.get("runtimePatches") or ()
-    ]
-    for of_jobset in (*(patch.get("metadata") or {} for patch in patches), spec):
+    )
+    for of_jobset in (*patches, spec):
         for field in ("labels", "annotations"):
             if of_jobset.get(field):
-                metadata[field] = {**of_jobset[field], **(metadata.get(field) or {})}
+                metadata[field] = {**of_jobset[field], **part(metadata, field)}
     return {**manifest, "metadata": metadata}
 
 
 def _processes(
-    trainer: Mapping[str, Any],
-    of_runtime: str,
-    container: Mapping[str, Any],
-    pods: TrainingPods,
-    remarks: Remarks,
-) -> int | str | None:
+    given: str, container: Mapping[str, Any], pods: TrainingPods, remarks: Remarks
+) -> Manifest:
     """As Trainer's torch plugin: `auto` is the GPUs, else the CPUs that are asked for."""
-    path, started_by = f"{PATH}.numProcPerNode", pods.launch.by
-    if pods.launch.counted:
-        remarks.add(f"{PATH}.command", COUNTED_BY_COMMAND)
-        return None
-    given = str(trainer.get("numProcPerNode") or of_runtime or "auto")
-    if "nproc-per-node" in pods.options and started_by == "torchrun":
-        given, path = pods.options["nproc-per-node"], f"{PATH}.command, --nproc-per-node"
-    asked = pods.accelerators
-    if given == "auto" and not asked and started_by != "python" and not _other_gpus(container):
-        cores = _cores(container)
-        if cores <= 1:
-            return None
-        text = (
-            f"Trainer starts one process for each of the {cores} CPUs that the container asks "
-            f"for: nprocPerNode is {cores}"
-        )
-        remarks.add(path, text)
-        return cores
-    return process_count(path, given, started_by=started_by, accelerators=asked, remarks=remarks)
-
-
-def _other_gpus(container: Mapping[str, Any]) -> bool:
-    """Whether it asks for GPUs that the operator does not count."""
-    resources = container.get("resources") or {}
-    return any(
-        "gpu" in name.lower()
-        for kind in ("limits", "requests")
-        for name in resources.get(kind) or {}
+    path = f"{PATH}.numProcPerNode"
+    wanted = requested(container)
+    # Torchrun's own option wins, and GPUs that the operator does not count are some, too.
+    is_told = pods.launch.counted or pods.launch.by == "python" or PROCESSES in pods.options
+    if given != "auto" or is_told or any("gpu" in name.lower() for name in wanted):
+        return processes_of(pods, remarks, path, given)
+    cores = math.ceil(wanted.get("cpu", 0))  # as by Kubernetes' Quantity.Value
+    if cores <= 1:
+        return {}
+    text = (
+        f"Trainer starts one process for each of the {cores} CPUs that the container asks "
+        f"for: nprocPerNode is {cores}"
     )
-
-
-def _cores(container: Mapping[str, Any]) -> int:
-    """The CPUs that are asked for, rounded up as by Kubernetes' Quantity.Value."""
-    resources = container.get("resources") or {}
-    asked = (
-        (resources.get("requests") or {}).get("cpu")
-        or (resources.get("limits") or {}).get("cpu")
-        or "0"
-    )
-    text = str(asked)
-    try:
-        return -(-int(text[:-1]) // 1000) if text.endswith("m") else -int(-float(text) // 1)
-    except ValueError:
-        return 0
+    remarks.add(path, text)
+    return {"nprocPerNode": cores}
 
 
 def _say_what_is_dropped(spec: Mapping[str, Any], remarks: Remarks) -> None:
-    initializer = spec.get("initializer") or {}
-    for part in ("dataset", "model"):
-        if initializer.get(part) is not None:
+    initializer = part(spec, "initializer")
+    for source in ("dataset", "model"):
+        if initializer.get(source) is not None:
             remarks.add(
-                f"spec.initializer.{part}",
-                f"{initializer[part].get('storageUri') or 'it'} is not downloaded. Run a Job "
-                "before that fills a volume, and mount that "
-                "volume at the path the script reads: spec.sharedVolumeClaims makes one for the "
-                "job",
+                f"spec.initializer.{source}",
+                f"{initializer[source].get('storageUri') or 'it'} is not downloaded. Run a Job "
+                "before that fills a volume, and mount that volume at the path the script reads: "
+                "spec.sharedVolumeClaims makes one for the job",
             )
+
+
+def _find_runtime(
+    reference: Mapping[str, Any], runtimes: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    kind, name = reference.get("kind") or RUNTIMES[0], reference.get("name")
+    for runtime in runtimes:
+        if runtime.get("kind") == kind and part(runtime, "metadata").get("name") == name:
+            return runtime
+    if name == "torch-distributed" and kind == RUNTIMES[0]:
+        return TORCH_DISTRIBUTED
+    raise CannotMigrate(
+        REFERENCE,
+        f"{kind} {name} is not known: save it (`kubectl get {kind.lower()} {name} -o yaml > "
+        "runtime.yaml`) and pass it with --runtime runtime.yaml",
+    )
+
+
+def _find_trainer(spec: Mapping[str, Any], remarks: Remarks) -> Mapping[str, Any]:
+    """The job of a runtime whose pods train; says that its others are dropped."""
+    policy = part(spec, "mlPolicy")
+    if "torch" not in policy:
+        others = ", ".join(sorted(set(policy) - {"numNodes"})) or "none"
+        raise CannotMigrate(
+            REFERENCE,
+            f"the runtime has no mlPolicy.torch (it has {others}): only torch can be migrated",
+        )
+    jobs = part(spec, "template", "spec").get("replicatedJobs") or []
+    labels = ("template", "metadata", "labels")
+    training = (job for job in jobs if part(job, *labels).get(ANCESTOR) == "trainer")
+    trainer: Mapping[str, Any] | None = next(training, None)
+    if trainer is None:
+        raise CannotMigrate(
+            REFERENCE,
+            f"the runtime has no replicated job with the label {ANCESTOR}: trainer",
+        )
+    for job in jobs:
+        if job is not trainer:
+            text = (
+                f"the runtime's job {job.get('name')} is dropped. Run it before, as a Job that "
+                "fills the volume"
+            )
+            remarks.add(REFERENCE, text)
+    return trainer
+
+
+def _apply_patches(spec: Mapping[str, Any], job: str, template: Manifest, remarks: Remarks) -> None:
+    """Applies a TrainJob's patches to a pod template, in the form of each Trainer release."""
+    for path, patch in _patches(spec, job, remarks):
+        for field, value in part(patch, "metadata").items():
+            if field in COMPLETED:
+                _patch_field(template.setdefault("metadata", {}), field, value)
+        pod = template.setdefault("spec", {})
+        for field, value in part(patch, "spec").items():
+            if field in ("containers", "initContainers"):
+                _patch_containers(f"{path}.{field}", pod, field, value, remarks)
+            else:
+                _patch_field(pod, field, value)
+
+
+def _patch_container(container: Manifest, patch: Mapping[str, Any]) -> None:
+    for field, value in patch.items():
+        _patch_field(container, field, value)
+
+
+def _patches(
+    spec: Mapping[str, Any], job: str, remarks: Remarks
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for place, patch in enumerate(spec.get("runtimePatches") or ()):  # Trainer 2.2 and newer
+        runtime = part(patch, "trainingRuntimeSpec", "template", "spec")
+        for replicated in runtime.get("replicatedJobs") or ():
+            path = f"spec.runtimePatches[{place}]"
+            of_job = part(replicated, "template")
+            if of_job.get("metadata"):
+                remarks.add(
+                    path,
+                    "metadata of the Job is dropped: there is none. The pods' metadata go into "
+                    "spec.template",
+                )
+            if replicated.get("name") == job:
+                yield path, part(of_job, "spec", "template")
+            else:
+                remarks.add(
+                    path, f"the patch of {replicated.get('name')} is dropped, as that job is"
+                )
+    for field in ("podTemplateOverrides", "podSpecOverrides"):  # 2.1, 2.0
+        for place, override in enumerate(spec.get(field) or ()):
+            path, own = f"spec.{field}[{place}]", dict(override)
+            targets = [target.get("name") for target in own.pop("targetJobs", None) or ()]
+            if job in targets:
+                yield path, own if field == "podTemplateOverrides" else {"spec": own}
+            else:
+                remarks.add(path, f"is dropped, as {', '.join(map(str, targets))} is")
+
+
+def _patch_containers(
+    path: str, pod: Manifest, field: str, patches: Sequence[Mapping[str, Any]], remarks: Remarks
+) -> None:
+    known = {container.get("name"): container for container in pod.get(field) or ()}
+    for patch in patches:
+        container = known.get(patch.get("name"))
+        if container is None:
+            remarks.add(
+                path, f"{patch.get('name')} is dropped: the runtime has no container of that name"
+            )
+        else:
+            _patch_container(container, patch)
+
+
+def _patch_field(owner: Manifest, field: str, value: Any) -> None:
+    if field in COMPLETED:
+        value = {**(owner.get(field) or {}), **value}
+    elif key := MERGED_BY.get(field):
+        items = [*(owner.get(field) or ()), *value]
+        value = list({item.get(key): item for item in items}.values())
+    owner[field] = value

@@ -6,33 +6,36 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client.migration.failure_policy import failure_policy
-from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import (
+    QUEUE_LABEL,
+    gang_scheduling,
+    migrate_metadata,
+)
 from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.job import job_trains
-from elastic_pytorch_client.migration.sources.replica_templates import merge_templates
+from elastic_pytorch_client.migration.sources.replica_templates import read_replicas
 from elastic_pytorch_client.migration.sources.training_pods import (
+    Claim,
     TrainingPods,
     make_job,
+    part,
     processes_of,
-    read_training_pods,
+    replicas_of,
     say_hosts,
-    set_fields,
     shared_claims,
 )
 
 Manifest = dict[str, Any]
 
 API_GROUP, KIND = "batch.volcano.sh", "Job"
-INDEX_VARIABLES = ("VC_TASK_INDEX", "VK_TASK_INDEX")
 SCHEDULER = "volcano"
 VOLUME = "volume"
 DEFAULT_QUEUE = "default"
 GANG = (
-    "spec.scheduling.gangScheduler has Kubernetes' own scheduler place the workers together, "
-    "from 1.37 on: "
-    "name Kubernetes in gangSchedulers of the operator's chart. Set Coscheduling if the cluster "
-    "has that, or remove it"
+    "spec.scheduling.gangScheduler has Kubernetes' own scheduler place the workers together, from "
+    "1.37 on: name Kubernetes in gangSchedulers of the operator's chart. Set Coscheduling if the "
+    "cluster has that, or remove it"
 )
 QUEUE = (
     f"becomes the label {QUEUE_LABEL}: Kueue admits the workers together. Create a LocalQueue of "
@@ -46,17 +49,16 @@ PASSED = (
 )
 POLICIES = (
     "are dropped: a lost pod is replaced and a failed process restarted, and the job is complete "
-    "when all its workers have succeeded. See "
-    "spec.failurePolicy"
+    "when all its workers have succeeded. See spec.failurePolicy"
 )
 
 
 def migrate_volcano_job(
     manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]
 ) -> list[Mapping[str, Any]]:
-    spec = manifest.get("spec") or {}
+    spec = part(manifest, "spec")
     tasks = spec.get("tasks") or ()
-    plugins = spec.get("plugins") or {}
+    plugins = part(spec, "plugins")
     roles = _roles(plugins)
     training = [
         task
@@ -82,13 +84,15 @@ def migrate_volcano_job(
             )
     # Workers first: their values win over the master's.
     training.sort(key=lambda task: task.get("name") == roles[0])
-    pods = _pods(training, spec, remarks, entrypoint)
-    count = sum(_replicas(task) for task in training)
-    sizes = group_size("spec.tasks", count, pods.options, remarks)
+    templates = [
+        (f"spec.tasks[{task.get('name')}].template", _with_volumes(task, spec)) for task in training
+    ]
+    pods = read_replicas(templates, remarks, entrypoint)
+    sizes = group_size("spec.tasks", sum(map(replicas_of, training)), pods.options, remarks)
     _tell_of_least(spec, sizes, remarks)
     metadata = migrate_metadata(manifest, remarks)
     hosts = "|".join(re.escape(str(task.get("name"))) for task in training)
-    say_hosts("spec.tasks", metadata.get("name"), rf"({hosts})-[0-9]+\b", pods, remarks)
+    say_hosts("spec.tasks", metadata, rf"({hosts})-[0-9]+\b", pods, remarks)
     _schedule(spec, pods, remarks)
     gang = _place_together(spec, metadata, remarks)
     migrated = make_job(
@@ -96,7 +100,7 @@ def migrate_volcano_job(
         pods,
         sizes,
         processes_of(pods, remarks),
-        set_fields(spec, "ttlSecondsAfterFinished"),
+        {"ttlSecondsAfterFinished": spec.get("ttlSecondsAfterFinished")},
         _failure_policy(spec, training, pods, remarks),
         shared_claims(_claims(spec), pods, remarks),
         gang,
@@ -114,42 +118,9 @@ def _roles(plugins: Mapping[str, Any]) -> tuple[str, str]:
     return named["master"], named["worker"]
 
 
-def _replicas(task: Mapping[str, Any]) -> int:
-    replicas = task.get("replicas")
-    return 1 if replicas is None else int(replicas)
-
-
-def _pods(
-    training: Sequence[Manifest],
-    spec: Mapping[str, Any],
-    remarks: Remarks,
-    entrypoint: Sequence[str],
-) -> TrainingPods:
-    own = Remarks()
-    first, *rest = (
-        read_training_pods(
-            f"spec.tasks[{task.get('name')}].template",
-            _with_volumes(task.get("template") or {}, spec),
-            INDEX_VARIABLES,
-            own if place else remarks,
-            entrypoint,
-        )
-        for place, task in enumerate(training)
-    )
-    remarks.add_unsaid(own)
-    for master in rest:
-        merged = merge_templates(
-            f"spec.tasks[{training[1].get('name')}].template",
-            master.template,
-            first.template,
-            remarks,
-        )
-        first.template.update(merged)
-    return first
-
-
-def _with_volumes(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    changed = copy.deepcopy(dict(template))
+def _with_volumes(task: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A task's template, whose containers all mount the job's volumes."""
+    changed = copy.deepcopy(dict(part(task, "template")))
     pod = changed.setdefault("spec", {})
     for place, volume in enumerate(spec.get("volumes") or ()):
         name = f"{VOLUME}-{place}"
@@ -164,7 +135,7 @@ def _with_volumes(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mappi
     return changed
 
 
-def _claims(spec: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+def _claims(spec: Mapping[str, Any]) -> list[Claim]:
     return [
         (
             f"spec.volumes[{volume.get('mountPath')}].volumeClaim",
@@ -188,34 +159,20 @@ def _tell_of_least(spec: Mapping[str, Any], sizes: Manifest, remarks: Remarks) -
 def _failure_policy(
     spec: Mapping[str, Any], training: Sequence[Manifest], pods: TrainingPods, remarks: Remarks
 ) -> Manifest:
-    retries = spec.get("maxRetry")
-    policy = failure_policy(
-        "spec.tasks",
-        "spec.maxRetry",
-        "",
-        backoff_limit=None if retries is None else int(retries),
-        max_restarts=pods.max_restarts,
-        launch=pods.launch,
-        remarks=remarks,
-    )
-    for path, holder in (
-        ("spec", spec),
-        *((f"spec.tasks[{task.get('name')}]", task) for task in training),
-    ):
-        if holder.get("policies"):
-            remarks.add(f"{path}.policies", POLICIES)
-    return {"failurePolicy": policy} if policy else {}
+    retries = "spec.maxRetry", spec.get("maxRetry")
+    policy = failure_policy("spec.tasks", "", retries, pods, remarks)
+    remarks.add_set("spec", spec, {"policies": POLICIES})
+    for task in training:
+        remarks.add_set(f"spec.tasks[{task.get('name')}]", task, {"policies": POLICIES})
+    return {"failurePolicy": policy}
 
 
 def _place_together(spec: Mapping[str, Any], metadata: Manifest, remarks: Remarks) -> Manifest:
     queue = str(spec.get("queue") or DEFAULT_QUEUE)
-    if queue == DEFAULT_QUEUE and QUEUE_LABEL not in metadata.get("labels", {}):
-        remarks.add("spec.schedulerName", GANG)
-        return {"scheduling": {"gangScheduler": "Kubernetes"}}
     if queue != DEFAULT_QUEUE:
         metadata["labels"] = {QUEUE_LABEL: queue, **metadata.get("labels", {})}
         remarks.add("spec.queue", QUEUE)
-    return {}
+    return gang_scheduling("spec.schedulerName", "Kubernetes", GANG, metadata, remarks)
 
 
 def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> None:
@@ -233,6 +190,7 @@ def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> 
                 "spec.plugins.ssh",
                 "is dropped: workers need no SSH, for the agent starts the processes in each pod",
             )
-    for field in ("minSuccess", "networkTopology", "runningEstimate"):
-        if spec.get(field) is not None:
-            remarks.add(f"spec.{field}", "is dropped: it has no counterpart")
+    lost = dict.fromkeys(
+        ("minSuccess", "networkTopology", "runningEstimate"), "is dropped: it has no counterpart"
+    )
+    remarks.add_set("spec", spec, lost)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from elastic_pytorch_client.migration.job_metadata import set_fields
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 
 GPU = "nvidia.com/gpu"
@@ -25,18 +26,15 @@ class Allocation:
     memory: str  # of each node, as Kubernetes writes it; empty: not said
 
     def resources(self) -> dict[str, Any]:
-        requests = {
-            **({"cpu": self.cpus} if self.cpus else {}),
-            **({"memory": self.memory} if self.memory else {}),
+        kinds = {
+            "requests": {"cpu": self.cpus, "memory": self.memory},
+            "limits": {"memory": self.memory, GPU: self.gpus},
         }
-        limits = {
-            **({"memory": self.memory} if self.memory else {}),
-            **({GPU: self.gpus} if self.gpus else {}),
+        said = {
+            kind: {name: amount for name, amount in amounts.items() if amount}
+            for kind, amounts in kinds.items()
         }
-        return {
-            **({"requests": requests} if requests else {}),
-            **({"limits": limits} if limits else {}),
-        }
+        return set_fields(said)
 
     def variables(self) -> dict[str, str]:
         known = {
@@ -87,14 +85,12 @@ def seconds_of(time: str) -> int | None:
     numbers = [int(part) for part in parts]
     if dash:
         hours, minutes, seconds = (*numbers, 0, 0)[:3]
-        return (
-            int(days) * SECONDS_A_DAY
-            + hours * SECONDS_AN_HOUR
-            + minutes * SECONDS_A_MINUTE
-            + seconds
-        )
-    hours, minutes, seconds = (0, numbers[0], (*numbers, 0)[1]) if len(numbers) < 3 else numbers
-    return hours * SECONDS_AN_HOUR + minutes * SECONDS_A_MINUTE + seconds
+    elif len(numbers) < 3:
+        hours, minutes, seconds = 0, numbers[0], (*numbers, 0)[1]
+    else:
+        hours, minutes, seconds = numbers
+    whole_days = int(days or 0) * SECONDS_A_DAY
+    return whole_days + hours * SECONDS_AN_HOUR + minutes * SECONDS_A_MINUTE + seconds
 
 
 def _number(option: str, given: str | None, default: int) -> int:
@@ -106,17 +102,13 @@ def _number(option: str, given: str | None, default: int) -> int:
 
 
 def _gpus(options: Mapping[str, str], nodes: int, tasks: int, remarks: Remarks) -> int:
+    gres = None
     for one in options.get("gres", "").split(","):
-        if one and one.partition(":")[0] != "gpu":
+        kind, _, number = one.partition(":")
+        if kind == "gpu":
+            gres = gres or number or "1"
+        elif one:
             remarks.add("--gres", f"{one} is dropped: only GPUs are known here")
-    gres = next(
-        (
-            one[len("gpu") :].lstrip(":") or "1"
-            for one in options.get("gres", "").split(",")
-            if one.startswith("gpu")
-        ),
-        None,
-    )
     for option, given, factor, divisor in (
         ("gpus-per-node", options.get("gpus-per-node"), 1, 1),
         ("gres", gres, 1, 1),

@@ -7,9 +7,9 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration import shell_text
-from elastic_pytorch_client.migration.job_metadata import LONGEST_NAME
+from elastic_pytorch_client.migration.job_metadata import LONGEST_NAME, set_fields
 from elastic_pytorch_client.migration.job_size import group_size
-from elastic_pytorch_client.migration.launch import PYTHON, Launch, read_launch
+from elastic_pytorch_client.migration.launch import PYTHON, Launch
 from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT, listed
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.slurm.allocation import (
@@ -30,35 +30,21 @@ from elastic_pytorch_client.migration.sources.training_pods import (
     TrainingPods,
     make_job,
     processes_of,
+    read_training_pods,
 )
-from elastic_pytorch_client.migration.template import accelerators, set_launch, take_variables
 
 Manifest = dict[str, Any]
 
 # RFC 2606 reserves `.invalid`: the API server accepts the name, and no registry has it.
 PLACEHOLDER = "fill-in.invalid/image-of-the-training"
 READ = {
-    "nodes",
-    "ntasks",
-    "ntasks-per-node",
-    "gpus",
-    "gpus-per-node",
-    "gpus-per-task",
-    "gres",
-    "cpus-per-task",
-    "cpus-per-gpu",
+    *("nodes", "ntasks", "ntasks-per-node", "gpus", "gpus-per-node", "gpus-per-task", "gres"),
+    *("cpus-per-task", "cpus-per-gpu", "mem", "mem-per-cpu", "mem-per-gpu", "time", "job-name"),
+    *("chdir", "container-image"),
 }
-READ |= {"mem", "mem-per-cpu", "mem-per-gpu", "time", "job-name", "chdir", "container-image"}
 # Pods have them anyway, or never.
 WITHOUT_REMARK = {
-    "export",
-    "get-user-env",
-    "no-requeue",
-    "requeue",
-    "parsable",
-    "verbose",
-    "quiet",
-    "hint",
+    *("export", "get-user-env", "no-requeue", "requeue", "parsable", "verbose", "quiet", "hint"),
     "threads-per-core",
 }
 DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -100,21 +86,15 @@ def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Ma
         script.commands, {**allocation.variables(), "SLURM_JOB_NAME": title}, remarks
     )
     pods = _pods(start, around, allocation, script.options, remarks)
-    sizes = group_size("--nodes", allocation.nodes, pods.options, remarks)
-    if allocation.least < allocation.nodes and "minReplicas" not in sizes:
-        sizes = {
-            "replicas": allocation.nodes,
-            "minReplicas": allocation.least,
-            "maxReplicas": allocation.nodes,
-        }
+    sizes = group_size("--nodes", allocation.nodes, pods.options, remarks, allocation.least)
     limit = seconds_of(script.options["time"]) if "time" in script.options else None
     job = make_job(
         {"name": _name(title, remarks)},
         pods,
         sizes,
         _processes(start, allocation, pods, remarks),
-        {} if limit is None else {"activeDeadlineSeconds": limit},
-        {} if pods.max_restarts is None else {"failurePolicy": {"maxFailures": pods.max_restarts}},
+        {"activeDeadlineSeconds": limit},
+        {"failurePolicy": set_fields({"maxFailures": pods.max_restarts})},
     )
     if limit is not None:
         remarks.add("--time", TIME)
@@ -157,16 +137,9 @@ def _pods(
     options: Mapping[str, str],
     remarks: Remarks,
 ) -> TrainingPods:
-    path = f"line {start.line}"
-    container: Manifest = {"image": _image(start, options, remarks)}
-    if folder := around.folder or options.get("chdir", ""):
-        container["workingDir"] = folder
-    if resources := allocation.resources():
-        container["resources"] = resources
-    environment = {
-        name: value for name, value in around.environment.items() if name != DEVICES
-    } | _set_by_env(start.before)
-    if DEVICES in around.environment:
+    path, image = f"line {start.line}", _image(start, options, remarks)
+    environment = around.environment | _set_by_env(start.before)
+    if environment.pop(DEVICES, None) is not None:
         remarks.add(DEVICES, "is dropped: a pod sees the GPUs of its resources.limits")
     if unknown := sorted({*around.unknown} - SET_BY_AGENT - set(environment)):
         remarks.add(
@@ -174,33 +147,40 @@ def _pods(
             f"{', '.join(unknown)}: set in the container's env, for only the batch script knows "
             "the values",
         )
-    if environment:
-        container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
-    # That the group's are set is no news here.
-    variables = take_variables(path, container, Remarks())
-    own = Remarks()
-    launch = _launch(path, start.text)
-    set_launch(path, container, launch, own)
+    if needed := _needed_without_value(start.text):
+        has = "has" if len(needed) == 1 else "have"
+        text = (
+            f"{listed(needed)} {has} no value here, for the batch script does not run: write it "
+            "into the command"
+        )
+        raise CannotMigrate(path, text)
+    folder = around.folder or options.get("chdir", "")
+    container = {
+        "name": names.TRAINING_CONTAINER,
+        "image": image,
+        "command": ["bash", "-c", start.text],
+        "workingDir": folder or None,
+        "resources": allocation.resources(),
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+    }
+    template, own = {"spec": {"containers": [set_fields(container)]}}, Remarks()
+    try:
+        pods = read_training_pods(path, template, own, (), names.TRAINING_CONTAINER, path)
+    except CannotMigrate as error:
+        raise CannotMigrate(path, error.remark.text) from error
     for remark in own.found:
-        remarks.add(path, remark.text)
+        if remark.path != f"{path}.env":  # that the group's are set is no news here
+            remarks.add(path, remark.text)
+    launch = pods.launch
     _say_variables(path, launch, environment, remarks)
-    used = " ".join(
-        (*launch.command, *launch.args, *environment.values(), str(container.get("workingDir", "")))
-    )
+    used = " ".join((*launch.command, *launch.args, *environment.values(), folder))
     if folders := sorted(set(FOLDERS.findall(used))):
         remarks.add(
             path,
             f"{', '.join(folders)}: mount volumes there, in spec.template, unless the image has "
             "them",
         )
-    return TrainingPods(
-        path,
-        names.TRAINING_CONTAINER,
-        {"spec": {"containers": [container]}},
-        launch,
-        variables | launch.options,
-        accelerators(container),
-    )
+    return pods
 
 
 def _set_by_env(before: str) -> dict[str, str]:
@@ -224,20 +204,6 @@ def _image(start: Start, options: Mapping[str, str], remarks: Remarks) -> str:
     )
     remarks.add("image", f"{PLACEHOLDER} is to be replaced: by {by}")
     return PLACEHOLDER
-
-
-def _launch(path: str, text: str) -> Launch:
-    if needed := _needed_without_value(text):
-        has = "has" if len(needed) == 1 else "have"
-        words = (
-            f"{listed(needed)} {has} no value here, for the batch script does not run: write it "
-            "into the command"
-        )
-        raise CannotMigrate(path, words)
-    try:
-        return read_launch(path, ["bash", "-c", text], [])
-    except CannotMigrate as error:
-        raise CannotMigrate(path, error.remark.text) from error
 
 
 def _needed_without_value(text: str) -> list[str]:
@@ -310,4 +276,4 @@ def _processes(
         "in a script that reads SLURM_PROCID, SLURM_LOCALID or SLURM_NTASKS, read RANK, "
         "LOCAL_RANK and WORLD_SIZE",
     )
-    return {} if tasks == max(1, pods.accelerators) else {"nprocPerNode": tasks}
+    return {"nprocPerNode": None if tasks == max(1, pods.accelerators) else tasks}
