@@ -79,7 +79,8 @@ def take_options(text: str) -> ShellText | None:
         if any(low <= start and end <= high for low, high in around):
             continue  # a part of another one
         text = text[:start].rstrip(" \t") + text[end:]
-    taken.text = _without_empty_lines(text)
+    # without continued lines that have become empty
+    taken.text = re.sub(r"(\\\n[ \t]*)+(?=\\\n)", "", text)
     return taken if calls else None
 
 
@@ -116,9 +117,8 @@ def _unneeded(
 
     The words may be in the values of the `followed` variables.
     """
-    words = [_unquoted(text[start:end]) for start, end in spans]
-    line: TorchrunLine = split_line(words)
-    removed = set(line.removed) - set(line.places.get("use-env", ()))
+    words, line = _split(text, spans)
+    removed = line.removed - set(line.places.get("use-env", ()))
     for name, value in line.options.items():
         # A number that the shell computes stays.
         if name == "nproc-per-node" and EXPANDED.search(value):
@@ -178,8 +178,7 @@ def words_of_torchrun(text: str) -> list[str]:
     for call in TORCHRUN.finditer(text):
         try:
             spans = words_from(text, call.end(), _limit(text, call.start()))
-            words = [_unquoted(text[start:end]) for start, end in spans]
-            line = split_line(words)
+            words, line = _split(text, spans)
         except UnknownOption:
             continue
         places = dict.fromkeys((*line.variables, line.program))
@@ -187,14 +186,6 @@ def words_of_torchrun(text: str) -> list[str]:
     return found
 
 
-def calls_python(text: str) -> bool:
-    return bool(PYTHON.search(text))
-
-
-def _unquoted(value: str) -> str:
-    return value.replace("'", "").replace('"', "")
-
-
-def _without_empty_lines(text: str) -> str:
-    """Removes continued lines that have become empty."""
-    return re.sub(r"(\\\n[ \t]*)+(?=\\\n)", "", text)
+def _split(text: str, spans: list[tuple[int, int]]) -> tuple[list[str], TorchrunLine]:
+    words = [text[start:end].replace("'", "").replace('"', "") for start, end in spans]
+    return words, split_line(words)
