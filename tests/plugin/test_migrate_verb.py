@@ -132,6 +132,8 @@ def test_a_runtime_from_another_file(run: Run, tmp_path: Path) -> None:
         ("just words", "document\n  error: kind: is missing: this is no Kubernetes object"),
         ("a: [", "error: cannot read "),
         ("a: b: c", "mapping values are not allowed here at line 1, column 5"),
+        ("a: 0b_", "error: cannot read "),
+        pytest.param(f"a: {'9' * 5000}", "error: cannot read ", id="a long number"),
         ("", "no object found"),
         ("# nothing\n---\n", "no object found"),
         ("kind: List\nitems: []", "no object found"),

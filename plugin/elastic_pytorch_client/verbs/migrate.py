@@ -4,7 +4,6 @@ import argparse
 import re
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
@@ -39,28 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", metavar="FILE", nargs="*", default=[], help="manifests, YAML or JSON; - is stdin"
     )
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="the same, as kubectl has it",
-    )
-    parser.add_argument(
-        "--slurm",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="batch scripts of Slurm (sbatch)",
-    )
-    parser.add_argument(
-        "--runtime",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="ClusterTrainingRuntimes that TrainJobs refer to",
-    )
+    for options, about in (
+        (("-f", "--filename"), "the same, as kubectl has it"),
+        (("--slurm",), "batch scripts of Slurm (sbatch)"),
+        (("--runtime",), "ClusterTrainingRuntimes that TrainJobs refer to"),
+    ):
+        parser.add_argument(*options, metavar="FILE", action="append", default=[], help=about)
     parser.add_argument(
         "--entrypoint",
         metavar="WORDS",
@@ -88,21 +71,22 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         entrypoint = shlex.split(options.entrypoint)
     except ValueError as error:
         raise Refused(f"cannot read --entrypoint: {error}") from error
-    listed = (runtime for file in options.runtime for runtime in _read(file))
-    runtimes = [runtime for runtime in listed if isinstance(runtime, dict)]
-    found: list[tuple[str, Migrated]] = []
-    for file in files:
-        found += [(file, each) for each in migrate_documents(_read(file), runtimes, entrypoint)]
-    found += [(file, migrate_script(_text(file), file)) for file in options.slurm]
+    runtimes = [runtime for file in options.runtime for runtime in _read(file)]
     checks: list[Check] = [check.load() for check in entry_points(group=CHECKS)]
-    found = [(file, _checked(migrated, checks)) for file, migrated in found]
-    documents = [document for _, migrated in found for document in migrated.documents]
+    found: dict[str, list[Migrated]] = {}
+    for file in files:
+        of_file = migrate_documents(_read(file), runtimes, entrypoint)
+        found.setdefault(file, []).extend(_checked(migrated, checks) for migrated in of_file)
+    for file in options.slurm:
+        migrated = migrate_script(_text(file), file)
+        found.setdefault(file, []).append(_checked(migrated, checks))
+    all_found = [migrated for of_file in found.values() for migrated in of_file]
+    documents = [document for migrated in all_found for document in migrated.documents]
     if documents:
         out.write(write_documents(documents))
-    for file in dict.fromkeys(file for file, _ in found):
-        of_file = [migrated for source, migrated in found if source == file]
-        err.write(_describe_all("stdin" if file == "-" else file, of_file))
-    return FAILED if any(migrated.failed for _, migrated in found) else 0
+    for file, of_file in found.items():
+        err.write(_describe_all(_source(file), of_file))
+    return FAILED if any(migrated.failed for migrated in all_found) else 0
 
 
 def _checked(migrated: Migrated, checks: Sequence[Check]) -> Migrated:
@@ -117,40 +101,44 @@ def _checked(migrated: Migrated, checks: Sequence[Check]) -> Migrated:
 
 
 def _read(file: str) -> list[Any]:
-    source = "stdin" if file == "-" else file
-    text = _text(file)
+    source, text = _source(file), _text(file)
     if HELM_ACTION.search(text):
         raise Refused(f"{source} is a Helm template: {RENDER}")
     try:
         return read_documents(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         if "{{" in text:
             raise Refused(f"{source} is a template: {RENDER}") from error
         why = one_line(str(error).replace(YAML_SOURCE, " at"))
         raise Refused(f"cannot read {source}: {why}") from error
 
 
+def _source(file: str) -> str:
+    return "stdin" if file == "-" else file
+
+
 def _text(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"cannot read {'stdin' if file == '-' else file}: {error}") from error
+        raise Refused(f"cannot read {_source(file)}: {error}") from error
 
 
 def _describe_all(file: str, found: Sequence[Migrated]) -> str:
-    counts = Counter(remark for one in found for remark in one.remarks)
-    same = {remark for remark, number in counts.items() if number > 1}
+    titles: dict[Remark, list[str]] = {}
+    for one in found:
+        for remark in one.remarks:
+            titles.setdefault(remark, []).append(one.title)
     groups: dict[tuple[str, ...], list[Remark]] = {}
-    for remark in counts:
-        if remark in same:
-            titles = tuple(one.title for one in found if remark in one.remarks)
-            groups.setdefault(titles, []).append(remark)
+    for remark, those in titles.items():
+        if len(those) > 1:
+            groups.setdefault(tuple(those), []).append(remark)
     parts = [
-        _describe(file, f"{len(titles)} objects ({_some(titles)})", remarks, None)
-        for titles, remarks in groups.items()
+        _describe(file, f"{len(those)} objects ({_some(those)})", remarks, None)
+        for those, remarks in groups.items()
     ]
     for one in found:
-        own = [remark for remark in one.remarks if remark not in same]
+        own = [remark for remark in one.remarks if len(titles[remark]) == 1]
         parts.append(_describe(file, one.title, own, one.failed))
     return "".join(parts)
 
