@@ -30,7 +30,7 @@ def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
             f"must have at most {LONGEST_NAME - len(added)} characters of a-z, 0-9 and -, and "
             "begin with a letter: pods and hosts are named after it",
         )
-    labels = old.get("labels") or {}
+    labels = dict(old.get("labels") or {})
     if QUEUE_LABEL in labels:
         stays = "stays: the operator asks Kueue for quota if its chart sets kueue.enabled"
         remarks.add(f"metadata.labels[{QUEUE_LABEL}]", stays)

@@ -266,7 +266,7 @@ def _patches(
                 )
     for field in ("podTemplateOverrides", "podSpecOverrides"):  # 2.1, 2.0
         for place, override in enumerate(spec.get(field) or ()):
-            path, own = f"spec.{field}[{place}]", dict(override)
+            path, own = f"spec.{field}[{place}]", {**override}
             targets = [target.get("name") for target in own.pop("targetJobs", None) or ()]
             if job in targets:
                 yield path, own if field == "podTemplateOverrides" else {"spec": own}

@@ -159,8 +159,9 @@ def _tell_of_least(spec: Mapping[str, Any], sizes: Manifest, remarks: Remarks) -
 def _failure_policy(
     spec: Mapping[str, Any], training: Sequence[Manifest], pods: TrainingPods, remarks: Remarks
 ) -> Manifest:
-    retries = "spec.maxRetry", spec.get("maxRetry")
-    policy = failure_policy("spec.tasks", "", retries, pods, remarks)
+    retries = spec.get("maxRetry")
+    backoff = "spec.maxRetry", None if retries is None else int(retries)
+    policy = failure_policy("spec.tasks", "", backoff, pods, remarks)
     remarks.add_set("spec", spec, {"policies": POLICIES})
     for task in training:
         remarks.add_set(f"spec.tasks[{task.get('name')}]", task, {"policies": POLICIES})
