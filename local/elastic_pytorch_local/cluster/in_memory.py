@@ -70,6 +70,9 @@ class FakeCluster(ObjectStore):
     def pods(self, namespace: str = "default") -> list[MutableManifest]:
         return self._list("Pod", namespace)
 
+    def has_pod(self, namespace: str, name: str) -> bool:
+        return ("Pod", namespace, name) in self._objects
+
     def set_pod_status(self, namespace: str, name: str, status: Manifest) -> None:
         """Merges fields into a pod's status, as a kubelet does; ignores a pod that is gone."""
         pod = self._objects.get(("Pod", namespace, name))
@@ -93,7 +96,7 @@ class FakeCluster(ObjectStore):
         self._changed("Pod", "MODIFIED", pod)
 
     def finish_deletion(self, namespace: str, name: str) -> None:
-        if ("Pod", namespace, name) in self._objects:
+        if self.has_pod(namespace, name):
             self._remove("Pod", namespace, name)
             self._schedule()
 

@@ -127,7 +127,7 @@ class LocalDriver(Driver):
 
     async def log_lines(self, pod: str) -> AsyncIterator[str]:
         read = 0
-        while pod in {p["metadata"]["name"] for p in self._operator.cluster.pods(self.namespace)}:
+        while self._operator.cluster.has_pod(self.namespace, pod):
             new = min(self._logs.written[pod] - read, MAX_LINES)
             read = self._logs.written[pod]
             for line in list(self._logs.get(pod, ()))[-new:] if new else ():
