@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from measure import engine
-from measure.engine import Target
 from measure.cluster import ClusterDriver
+from measure.engine import Target
 
 from bench.stage import BenchStage
 

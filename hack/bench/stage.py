@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elastic_pytorch_client.reading.job_view import JobView
-from measure.engine import Target
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Watcher
 from measure.api import pods_path
@@ -20,6 +19,7 @@ from measure.cluster import (
     leading_pod,
     restarts_of,
 )
+from measure.engine import Target
 from measure.kind_cluster import OPERATOR_NAMESPACE, example, report
 from measure.outcome import trains_quietly
 

@@ -9,10 +9,10 @@ from math import inf
 from typing import Protocol, TypeVar
 
 from elastic_pytorch_client.reading.job_view import JobView
-from measure import engine
-from measure.engine import Say, Target, made
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Waited
+from measure import engine
+from measure.engine import Say, Target, made
 from measure.outcome import Outcome, outcome
 
 K_contra = TypeVar("K_contra", bound="Named", contravariant=True)

@@ -18,13 +18,13 @@ import yaml
 from elastic_pytorch_local.faults.acts import ActFailed, Acts
 from elastic_pytorch_local.faults.cost import cost_table, repeated_on_purpose
 from elastic_pytorch_local.faults.driver import Driver
-from measure.engine import TROUBLE, Say
 from elastic_pytorch_local.faults.steps import steps_per_second
 from elastic_pytorch_local.faults.watcher import Watcher, background
 from elastic_pytorch_local.progress_lines import headline
 from measure.api import Api
 from measure.cluster import ClusterDriver
 from measure.commands import Commands
+from measure.engine import TROUBLE, Say
 from measure.kind_cluster import KUBECONFIG, KUBECTL, OPERATORS, ROOT, example, read_example
 from measure.program import new_parser, run, say
 

@@ -14,8 +14,8 @@ from functools import partial
 
 from bench import trials
 from bench.trials import TROUBLE, Trial
-from measure.engine import NotUndone
 from measure.cluster import ELASTIC_PYTORCH_JOB, ClusterDriver
+from measure.engine import NotUndone
 from measure.kind_cluster import REPORTS, ROOT
 from measure.program import (
     Session,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from measure.engine import Say, made
 from elastic_pytorch_local.faults.steps import Step
+from measure.engine import Say, made
 
 from kubeflow.jobs import SIZE
 from kubeflow.losses import Kind

@@ -5,13 +5,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from bench.trials import Stage
-from measure import engine
 from elastic_pytorch_local.faults.driver import Object
-from measure.engine import Target
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import until
+from measure import engine
 from measure.cluster import ClusterDriver, restarts_of
 from measure.commands import CommandFailed
+from measure.engine import Target
 from measure.kind_cluster import report
 from measure.outcome import trains_quietly
 from measure.recorded_job import Recorded, open_to_all

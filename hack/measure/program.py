@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measure.engine import TROUBLE, Say
 from rich.console import Console
 
 from measure.api import Api, remove_namespace
 from measure.cluster import ClusterDriver
 from measure.commands import Commands
+from measure.engine import TROUBLE, Say
 from measure.kind_cluster import CONTROL_PLANE, KUBECONFIG, KUBECTL, ROOT
 from measure.recorded_job import make_folder, remove_folder, scripts
 

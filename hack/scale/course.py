@@ -9,9 +9,9 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from measure.engine import Say
 from elastic_pytorch_local.faults.watcher import until
 from measure import figures
+from measure.engine import Say
 
 from scale.meter import Meter
 from scale.results import Result

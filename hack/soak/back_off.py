@@ -7,9 +7,9 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from measure.engine import TROUBLE
 from measure.api import pods_path
 from measure.cluster import container_statuses, operator_pods
+from measure.engine import TROUBLE
 from measure.kind_cluster import OPERATOR_NAMESPACE
 
 from soak.stage import Stage

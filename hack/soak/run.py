@@ -8,9 +8,9 @@ from functools import partial
 from typing import TypeVar
 
 from elastic_pytorch_client import names
-from measure.engine import TROUBLE, Say
 from elastic_pytorch_local.faults.watcher import Waited, background, until
 from measure.api import ApiError, jobs_path
+from measure.engine import TROUBLE, Say
 from measure.kind_cluster import report
 from measure.program import remove, session
 from measure.recorded_job import make_folder, open_to_all, remove_folder

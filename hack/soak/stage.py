@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_client import names
-from measure.engine import Say
 from measure.cluster import ClusterDriver, is_alive
+from measure.engine import Say
 
 from soak.jobs import Sort
 from soak.observe import Observer

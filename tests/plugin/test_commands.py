@@ -344,7 +344,7 @@ def test_no_text_of_a_tenant_commands_the_terminal() -> None:
     written = io.StringIO()
     console = cli.TerminalConsole(file=written, width=80, highlight=False)
     console.print(Text("\x1b[31mred\x1b[0m \x1b]52;c;ZQ==\x07clip\x1b[2J\x9b2Jboard"))
-    assert written.getvalue() == "\x1b[31mred\x1b[0m clip2Jboard\n"
+    assert written.getvalue() == "\x1b[31mred\x1b[0m ]52;c;ZQ==clip2Jboard\n"
 
 
 @pytest.mark.process

@@ -1,7 +1,6 @@
+import sys
 from pathlib import Path
 from typing import Any
-
-import sys
 
 import pytest
 from elastic_pytorch_client import (

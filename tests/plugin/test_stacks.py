@@ -257,7 +257,7 @@ def test_each_place_of_a_large_job_is_looked_at_once(monkeypatch: pytest.MonkeyP
 
 def test_output_that_is_no_stack_is_shown_as_it_is(epj: Epj) -> None:
     cluster = RecordedCluster("young")
-    cluster.said = '{"57": {}}'
+    cluster.said = '{"57": [1]}'
     code, printed = epj(cluster, "stacks", "char-lm")
     assert code == 0
-    assert printed.split("\n") == ["ranks 0-2", "{}"]
+    assert printed.split("\n") == ["ranks 0-2", "[1]"]

@@ -4,8 +4,8 @@ import base64
 import json
 import time
 
-from measure.engine import Target
 from measure.api import pods_path
+from measure.engine import Target
 from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE
 
 from soak.drawn_acts import Fault

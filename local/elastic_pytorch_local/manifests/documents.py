@@ -43,7 +43,6 @@ class _Loader(Loader):
         return super().construct_mapping(node, deep)
 
 
-
 def read_documents(paths: Sequence[Path]) -> Documents:
     """Reads the files of one job, including its template's.
 

@@ -61,7 +61,6 @@ def plain(text: str) -> str:
     return without_commands("\n".join(shown))
 
 
-
 def _worker(worker: Worker, slow: Straggler | None) -> dict[str, Any]:
     return {
         "name": worker.name,

@@ -140,7 +140,6 @@ def _backing_off(job: JobView) -> Iterable[Finding]:
     )
 
 
-
 def _waits(job: JobView) -> Iterable[Finding]:
     told = ""
     for type_ in ("Running", "Degraded"):

@@ -300,8 +300,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         failures=status.get("failures", 0),
         total_failures=status.get("totalFailures", 0),
         interruptions=status.get("interruptions", 0),
-        seen=bool(status)
-        and status.get("observedGeneration", 0) >= metadata.get("generation", 0),
+        seen=bool(status) and status.get("observedGeneration", 0) >= metadata.get("generation", 0),
         started=parse_time(status.get("startTime")),
         completed=parse_time(status.get("completionTime")),
         progress=Progress(

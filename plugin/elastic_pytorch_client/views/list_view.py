@@ -40,8 +40,6 @@ def show_list(
     return JobTable(columns, notes, gap=3, wide=wide)
 
 
-
-
 def ready_of_wanted(job: JobView) -> str:
     """The ready of the wanted workers, as `2/4`; an ended or suspended job wants none."""
     return "-" if job.ended or (job.suspended and not job.ready) else f"{job.ready}/{job.wanted}"

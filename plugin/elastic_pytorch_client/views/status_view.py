@@ -241,7 +241,6 @@ def _rounds(job: JobView) -> list[RenderableType]:
     return [Text("\nRounds", "bold"), text.append(f"  round   {marks.rstrip()}", MUTED)]
 
 
-
 def _timeline(events: Sequence[JobEvent], now: datetime) -> RenderableType:
     if not events:
         return Text("  no events; Kubernetes keeps them for an hour", MUTED)

@@ -1,8 +1,8 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
-from measure import engine
 from elastic_pytorch_local.faults.driver import DriverError
+from measure import engine
 from measure.engine import NotUndone, Target, made
 from soak.drawn_acts import Act, Fault, Kind, draw, from_json, to_json
 from soak.perform import Hit, NoTarget, perform, pick

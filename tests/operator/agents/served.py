@@ -16,8 +16,8 @@ from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.spec.job import JobKey
 
-from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_job, a_manifest, a_worker_pod
+from tests.operator.counted_cluster import CountedCluster
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 POD = "lm-worker-0-x7k2p"

@@ -19,8 +19,8 @@ from elastic_pytorch_operator.agents.token_review import (
 )
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
 
-from tests.operator.counted_cluster import CountedCluster
 from tests.operator.agents.served import BEAT, a_cluster_of_workers
+from tests.operator.counted_cluster import CountedCluster
 
 pytestmark = pytest.mark.process
 

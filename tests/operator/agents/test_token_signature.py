@@ -16,8 +16,8 @@ from elastic_pytorch_operator.agents.token_signature import (
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import PodIdentity, TokenKeys
 
-from tests.operator.counted_cluster import CountedCluster
 from tests.operator.agents.test_token_review import settle
+from tests.operator.counted_cluster import CountedCluster
 from tests.situations import situations
 
 ISSUER = "https://kubernetes.default.svc"

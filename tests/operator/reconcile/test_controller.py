@@ -12,8 +12,8 @@ from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import WATCH_CHECK_SECONDS, Controller
 from elastic_pytorch_operator.reconcile.execute import merge_patch
 
-from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_manifest
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.running_controller import BEGIN, CountedQueue, Running, RunningController
 
 NO_IMAGE = 'Pod "lm" is invalid: spec.containers[0].image: Required value'

@@ -10,8 +10,8 @@ from elastic_pytorch_operator.api.resources import SERVICES
 from elastic_pytorch_operator.reconcile.controller import RESYNC_SECONDS
 from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES
 
-from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_manifest
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.running_controller import (
     CountedQueue,
     RunningController,

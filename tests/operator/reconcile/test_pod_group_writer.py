@@ -11,8 +11,8 @@ from elastic_pytorch_operator.reconcile.existing_objects import BlockedError
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
 from elastic_pytorch_operator.spec.job import parse_job
 
-from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_manifest
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.running_controller import Running
 from tests.situations import situations
 

@@ -17,8 +17,8 @@ from elastic_pytorch_operator.planning.workers.silence import (
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
-from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_manifest
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.running_controller import RunningController, running_status
 
 pytestmark = pytest.mark.simulation

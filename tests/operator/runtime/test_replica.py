@@ -26,8 +26,8 @@ from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Replic
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 
-from tests.operator.counted_cluster import CountedCluster
 from tests.operator.builders import a_manifest
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.faulty_cluster import add_object
 from tests.ports import free_port
 from tests.waiting import WAIT_SECONDS

@@ -27,8 +27,8 @@ from elastic_pytorch_operator.tls.secret import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operator.counted_cluster import CountedCluster
 from tests.operator.any_jobs import any_objects
+from tests.operator.counted_cluster import CountedCluster
 from tests.operator.faulty_cluster import add_object
 
 NOW = 1_800_000_000.0
