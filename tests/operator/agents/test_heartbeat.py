@@ -151,17 +151,13 @@ def test_where_the_processes_stand() -> None:
         Place(PlaceKind.DATA_LOADER, frame="[31m train.py:41 load" + "x" * 79),
         Place(PlaceKind.OTHER),
     )
-    many = parse(
-        {**GOOD, "places": {"ageSeconds": 0, "byLocalRank": [{"kind": "lock"}] * 4097}}
-    )
+    many = parse({**GOOD, "places": {"ageSeconds": 0, "byLocalRank": [{"kind": "lock"}] * 4097}})
     assert len(many.places) == MAX_PLACES
     assert parse(GOOD).places == parse({**GOOD, "places": None}).places == ()
 
 
 def test_failed_saves_and_why() -> None:
-    progress = parse(
-        {**GOOD, "progress": {"failedSaves": 3, "saveError": "x" * 1000}}
-    ).progress
+    progress = parse({**GOOD, "progress": {"failedSaves": 3, "saveError": "x" * 1000}}).progress
     assert (progress.failed_saves, progress.save_error) == (3, "x" * 200)
     older = parse({**GOOD, "progress": {"step": 3}}).progress
     assert (older.failed_saves, older.save_error) == (0, "")

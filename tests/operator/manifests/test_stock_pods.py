@@ -56,9 +56,7 @@ def test_worker_without_a_command_runs_stock_torchrun() -> None:
 
 def test_worker_finds_its_rendezvous_in_the_environment() -> None:
     env = environment(
-        a_stock_pod(
-            stock_job(minimum=2, nprocPerNode=4, failurePolicy={"maxFailures": 5}), 1, 3
-        )
+        a_stock_pod(stock_job(minimum=2, nprocPerNode=4, failurePolicy={"maxFailures": 5}), 1, 3)
     )
     assert env["PET_NNODES"] == "2:4"
     assert env["PET_NPROC_PER_NODE"] == "4"
@@ -73,9 +71,7 @@ def test_worker_finds_its_rendezvous_in_the_environment() -> None:
 
 def test_last_call_follows_settle_seconds_and_is_never_none() -> None:
     for seconds, expected in ((0, 1), (7, 7)):
-        env = environment(
-            a_stock_pod(stock_job(resizePolicy={"settleSeconds": seconds}))
-        )
+        env = environment(a_stock_pod(stock_job(resizePolicy={"settleSeconds": seconds})))
         assert f"last_call_timeout={expected}," in env["PET_RDZV_CONF"]
 
 
@@ -105,9 +101,7 @@ def test_run_id_stays_where_it_can(backend: str, rendezvous: int, expected: str)
 
 
 def test_job_without_a_maximum_leaves_room_to_scale() -> None:
-    assert (
-        environment(a_stock_pod(stock_job(maximum=None)))["PET_NNODES"] == "1:4096"
-    )
+    assert environment(a_stock_pod(stock_job(maximum=None)))["PET_NNODES"] == "1:4096"
 
 
 def test_users_own_variables_and_command_stand() -> None:

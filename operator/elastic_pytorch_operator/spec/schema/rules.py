@@ -168,12 +168,12 @@ TWINS: Mapping[str, Twin] = {
     (
         "!has(self.maxReplicas) || !has(self.minReplicas) || self.minReplicas <= self.maxReplicas"
     ): _beyond("minReplicas", "maxReplicas", lt),
-    (
-        "!has(self.replicas) || !has(self.minReplicas) || self.minReplicas <= self.replicas"
-    ): _beyond("minReplicas", "replicas", lt),
-    (
-        "!has(self.replicas) || !has(self.maxReplicas) || self.replicas <= self.maxReplicas"
-    ): _beyond("maxReplicas", "replicas", gt),
+    ("!has(self.replicas) || !has(self.minReplicas) || self.minReplicas <= self.replicas"): _beyond(
+        "minReplicas", "replicas", lt
+    ),
+    ("!has(self.replicas) || !has(self.maxReplicas) || self.replicas <= self.maxReplicas"): _beyond(
+        "maxReplicas", "replicas", gt
+    ),
     (
         "!has(self.unitReplicas) || (!has(self.minReplicas) ? !has(self.replicas) || "
         "self.replicas % self.unitReplicas == 0 : self.minReplicas % self.unitReplicas == 0) && "
