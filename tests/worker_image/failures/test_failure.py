@@ -75,7 +75,18 @@ def test_without_an_error_file_the_exit_code_speaks(
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '"text"', "{}", '{"message": {}}', '{"message": null', "\x00\xff", "[" * 100_000]
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '"text"',
+        "{}",
+        '{"message": {}}',
+        '{"message": null',
+        "\x00\xff",
+        "[" * 100_000,
+    ],
 )
 def test_an_error_file_that_is_none_is_passed_over(error: Path, content: str) -> None:
     error.write_text(content)

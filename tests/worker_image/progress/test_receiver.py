@@ -242,7 +242,7 @@ def test_importing_the_package_does_not_import_torch() -> None:
     )
 
 
-@pytest.mark.parametrize("datagram", [b"[" * 4096, b"{\"step\": 1%s}" % (b"0" * 400)])
+@pytest.mark.parametrize("datagram", [b"[" * 4096, b'{"step": 1%s}' % (b"0" * 400)])
 def test_after_an_odd_datagram_reports_arrive(receiver: ProgressReceiver, datagram: bytes) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(datagram, receiver.path)

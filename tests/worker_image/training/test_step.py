@@ -89,12 +89,12 @@ def test_gradients_of_a_step_that_is_over_take_no_memory(with_steps: bool) -> No
 
 def test_a_place_that_is_loaded_forgets_the_model_before() -> None:
     training = Training(micro_batch_size=2)
-    batches = iter(training.loader)
+    batch = next(iter(training.loader))
     with training.sampler.part(training.model) as part:
-        (part.weight * training.loss(next(batches))).backward()
+        (part.weight * training.loss(batch)).backward()
     before = weakref.ref(training.model)
     weight = weakref.ref(training.model.weight)
-    del training.model, training.state, training.optimizer, batches
+    del training.model, training.state, training.optimizer
     gc.collect()
     training.sampler.load_state_dict(training.sampler.state_dict())
     gc.collect()
