@@ -42,9 +42,7 @@ def test_a_process_knows_its_unit(environ: dict[str, str], processes: int, numbe
 
 
 def test_all_that_depends_on_the_group_is_given() -> None:
-    given = group_environment(
-        7, 12, store=("10.0.0.1", 29500), local_world_size=2, unit_replicas=3
-    )
+    given = group_environment(7, 12, store=("10.0.0.1", 29500), local_world_size=2, unit_replicas=3)
     assert given == {
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "29500",
