@@ -276,7 +276,7 @@ class _Gate:
                 self._steps.popleft()()
             else:
                 link, peer = self._arrivals.pop()
-                if _was_given_up(link):
+                if self._sockets.get(peer) is not link or _was_given_up(link):
                     self._turn_away(link, peer)
                     continue
                 link.setblocking(False)
@@ -299,7 +299,8 @@ class _Gate:
         transport, _ = await self._loop.connect_accepted_socket(
             lambda: self._protocol(lambda: self._end(link, peer)), link
         )
-        if transport.is_closing():
+        if self._sockets.get(peer) is not link:
+            transport.abort()
             return
         deadline = self._loop.call_later(
             self._connections.limits.authentication_seconds, self._give_up, peer
@@ -313,6 +314,8 @@ class _Gate:
     def _abort(self, peer: Peer) -> None:
         if link := self._links.get(peer):
             link.transport.abort()
+        else:  # its turn has not come yet
+            self._sockets.pop(peer, None)
 
     def _end(self, link: socket.socket, peer: Peer) -> None:
         if self._sockets.get(peer) is link:

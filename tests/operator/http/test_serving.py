@@ -64,6 +64,25 @@ async def test_connection_counts_also_on_a_port_whose_last_end_is_not_told_yet()
             link.close()
 
 
+async def test_those_that_give_way_are_closed_although_their_turn_has_not_come() -> None:
+    limits = Connections(ConnectionLimits(per_address=4, newest_first=True))
+
+    def is_open(link: socket.socket) -> bool:
+        try:
+            return bool(link.recv(1, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except ConnectionError:
+            return False
+
+    async with serving([], "127.0.0.1", 0, connections=limits) as port:
+        links = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+        await asyncio.sleep(0.5)
+        assert [is_open(link) for link in links] == [False] * 16 + [True] * 4
+        for link in links:
+            link.close()
+
+
 @pytest.mark.parametrize(
     ("host", "url", "seen"),
     [
