@@ -64,11 +64,7 @@ class NodeIndex:
             for name, entry in self._entries.items()
             if name not in listed and entry.known_since < before
         ]
-        return [
-            name
-            for name, entry in gone
-            if self.remove(Identity("", name, entry.uid), before)
-        ]
+        return [name for name, entry in gone if self.remove(Identity("", name, entry.uid), before)]
 
     def forget_removed(self, used: Collection[str]) -> None:
         for name in [

@@ -228,7 +228,7 @@ def test_existing_claim_is_used_only_if_it_was_created_for_a_job_of_that_name(
     if not conflict:
         check_claim(job, claim)
         return
-    with pytest.raises(BlockedError, match="^PersistentVolumeClaim checkpoints-lm ") as blocked:
+    with pytest.raises(BlockedError, match=r"^PersistentVolumeClaim checkpoints-lm ") as blocked:
         check_claim(job, claim)
     passes = blocked.value.judgement is Judgement.TROUBLE
     assert ("passes" if passes else "stays") == conflict
