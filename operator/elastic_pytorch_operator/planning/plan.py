@@ -30,8 +30,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     if job.deleting or not job.ours:
         return Plan(memory)  # the garbage collector removes what a deleted job owns
     if has_ended(job.status):
-        ended = _plan_ended(job, observed, memory)
-        return replace(ended, actions=(*ended.actions, *finish_workloads(job, observed)))
+        return _plan_ended(job, observed, memory)
     todo = _plan_training(job, observed, memory)
     if observed.unreadable == memory.answers.unreadable:
         return todo
@@ -66,6 +65,7 @@ def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
     actions += record_refusals(unreported(memory.answers.failed))
     actions += plan_pod_group(job, None, observed, memory.answers.failed).actions
     actions += delete_stores(observed, keep=0, why="the job has ended")
+    actions += finish_workloads(job, observed)
     moments = replace(memory.moments, ended_at=ended_at)
     memory = replace(memory, moments=moments, answers=memory.answers.reported())
     return Plan(memory, verdict=verdict, actions=tuple(actions), recheck_at=recheck)

@@ -50,9 +50,7 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     holding = holding_pods(observed)
     base, kept = quota.base, set[int]()
     if base is not None and job.wanted and is_for(base, job) and not base.is_true(kueue.FINISHED):
-        kept.add(BASE)
-        if quota.base_size:
-            kept |= {extra.number for extra in quota.fitting if _serves(extra)}
+        kept = {BASE, *(extra.number for extra in quota.fitting if _serves(extra))}
     surplus = [w for w in observed.workloads if w.number not in kept and not w.deleting]
     unseen = workloads_of_unseen_pods(observed)
     actions = _give_back(job, surplus, holding, unseen, quota, observed.time)

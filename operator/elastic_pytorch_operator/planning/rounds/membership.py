@@ -46,8 +46,6 @@ def torn_workers(candidates: Iterable[Candidate], unit: int) -> frozenset[str]:
 
 
 def units_of(candidates: Sequence[Candidate], unit: int) -> list[list[Candidate]]:
-    if unit == 1:
-        return [[candidate] for candidate in candidates]
     units: dict[int, list[Candidate]] = {}
     for candidate in candidates:
         units.setdefault(candidate.index // unit, []).append(candidate)
