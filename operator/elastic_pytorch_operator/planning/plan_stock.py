@@ -181,9 +181,7 @@ def _look(
     elif rendezvous.phase is Phase.OVER:
         running = []  # none that still runs will be in the next group
     candidates, starts = assess_workers(observed), find_failed_starts(observed)
-    view = _View(
-        job, target, observed, candidates, lost, tuple(running), ends, rendezvous, starts
-    )
+    view = _View(job, target, observed, candidates, lost, tuple(running), ends, rendezvous, starts)
     return view, stock
 
 

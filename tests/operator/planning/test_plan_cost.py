@@ -153,8 +153,10 @@ def devices_failed(job: Job, seen: Observed, workers: int) -> tuple[Job, Observe
 
 
 def nodes_end(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
-    nodes = {name: replace(node, end=SURE) for name, node in seen.nodes.items()}
-    return job, replace(seen, nodes=Nodes(nodes))
+    """Each worker is on a node of its own."""
+    nodes = [NodeView(Name(f"own-{number}"), end=SURE) for number in range(workers)]
+    pods = tuple(replace(seen.pods[n], node=node.name) for n, node in enumerate(nodes))
+    return job, replace(seen, pods=pods, nodes=Nodes({node.name: node for node in nodes}))
 
 
 def all_succeeded(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:

@@ -58,9 +58,7 @@ def judge_round(
     return RoundFailure(cause=replace(first, fault=Fault.CODE), echoes_only=True)
 
 
-def _records(
-    observed: Observed, round_: Round, failed: Sequence[AgentView]
-) -> list[FailureRecord]:
+def _records(observed: Observed, round_: Round, failed: Sequence[AgentView]) -> list[FailureRecord]:
     returned = (a for a in observed.agents_in(round_) if a.state is AgentState.SUCCEEDED)
     done = next((a for a in returned if a.round == round_.number), None)
     if done is None:

@@ -183,9 +183,9 @@ def test_worker_that_no_connection_leads_to_joins_nothing() -> None:
     assert workers(decide_next(group, [*ready(0, 1), lost, away])) == ["w0", "w1"], (
         "it may have been on the same node"
     )
-    assert workers(decide_next(group, [*ready(0, 1), a_candidate(2, disconnected_since=NOW)])) is None, (
-        "a member may be back in a moment"
-    )
+    assert (
+        workers(decide_next(group, [*ready(0, 1), a_candidate(2, disconnected_since=NOW)])) is None
+    ), "a member may be back in a moment"
 
 
 @situations(

@@ -134,7 +134,8 @@ def test_number_that_the_status_does_not_take_is_not_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "begun", ["  traceback : Traceback \n", "SignalException: ", "  exitcode  : 1 (", "E1121 failed ("]
+    "begun",
+    ["  traceback : Traceback \n", "SignalException: ", "  exitcode  : 1 (", "E1121 failed ("],
 )
 def test_what_begins_again_and_again_is_not_searched_as_often(begun: str) -> None:
     pod = a_dead_pod(0, exit_message=(begun * 4096)[:4096])

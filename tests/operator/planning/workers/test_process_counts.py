@@ -13,7 +13,8 @@ from tests.situations import situations
 
 def candidates(*processes: int, liveness: str = "ready") -> list[Candidate]:
     return [
-        a_candidate(i, liveness, local_world_size=number, round=1) for i, number in enumerate(processes)
+        a_candidate(i, liveness, local_world_size=number, round=1)
+        for i, number in enumerate(processes)
     ]
 
 
