@@ -193,9 +193,10 @@ def check_resize(story: Story) -> Iterator[str]:
     """After a change of size alone, no pod is made once another was no longer wanted."""
     lines = story.since_quiet()
     acts = [number for number, line in enumerate(lines) if line.who == "act"]
-    if len(acts) != 1 or lines[acts[0]].what.split()[1] not in ("scale", "change_spares"):
+    words = lines[acts[0]].what.split() if len(acts) == 1 else []
+    if len(words) < 3 or words[1] not in ("scale", "change_spares"):  # of an act without a job: 2
         return
-    resized = "/" + lines[acts[0]].what.split()[2].rstrip(":")
+    resized = "/" + words[2].rstrip(":")
     reduced = False
     for line in lines[acts[0] :]:
         if not line.who.endswith(resized):
