@@ -220,8 +220,7 @@ def _conditions(
     preparing = {n for n, agent in observed.agents.items() if agent.state is AgentState.PREPARING}
     pods = (*observed.pods, *observed.stores)
     missing = explain_shortage(pods, speaking, findings.starts, preparing, findings.torn)
-    lack = explain_lack(target.quota)
-    shortage = "; ".join(filter(None, (apart, missing, refusal, lack)))
+    shortage = "; ".join(filter(None, (apart, missing, refusal, explain_lack(target.quota))))
     running = _running(job, observed, size, findings, ready, shortage)
     whole = f"all {target.wanted} wanted workers train" if size == target.wanted else ""
     if whole and job.requested != target.wanted:

@@ -76,8 +76,12 @@ def next_round(
     for candidate in sorted(candidates, key=lambda c: (c.index, c.agent.state_since, c.worker)):
         # A spare may have been on the node of a lost member: then no round would reach it.
         reached = candidate.ready and candidate.agent.disconnected_since is None
-        new = candidate.worker not in members and candidate.index not in taken
-        if new and reached and _fits(candidate, processes):
+        if (
+            reached
+            and candidate.worker not in members
+            and candidate.index not in taken
+            and _fits(candidate, processes)
+        ):
             joiners.append(candidate)
             taken.add(candidate.index)
     chosen = choose_group(stay, joiners, wanted, job.allowed, job.unit_replicas)
@@ -90,8 +94,9 @@ def next_round(
         store_port, domains = current.store_port if current else 0, domains_of(job, observed)
         ranked = assign_ranks(members, group, store_port, job.unit_replicas, domains)
         port = (ranked[0].agent.port if ranked else 0) or job.store_port
-        stuck = stall is not None or finishing
-        since, unformed = order_of(current, candidates, number, now=now, stuck=stuck)
+        since, unformed = order_of(
+            current, candidates, number, now=now, stuck=stall is not None or finishing
+        )
         return Decision(
             Round(
                 number,
