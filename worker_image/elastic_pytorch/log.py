@@ -13,7 +13,7 @@ class _Formatter(logging.Formatter):
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
 
 
 def start_logging() -> None:
