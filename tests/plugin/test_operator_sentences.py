@@ -249,10 +249,7 @@ BACKOFF_LIMIT = {"failurePolicy": {"backoffLimit": 1}}
         ),
         (ending_of({}, budget=Budget(fatal=BOOM)), "A rule of failurePolicy.rules"),
         (ending_of({}, invalid='Pod "w" is invalid'), "Correct the template"),
-        (
-            ending_of({"activeDeadlineSeconds": 60}, active_since=NOW - 60),
-            "Raise activeDeadlineSeconds",
-        ),
+        (ending_of({"activeDeadlineSeconds": 60}, active_since=NOW - 60), "Raise activeDeadline"),
         (
             ending_of({"failurePolicy": {"onPodLoss": "FailJob"}}, replace(ALL, pods=ALL.pods[1:])),
             "With Replace",

@@ -80,16 +80,11 @@ def test_of_a_job_that_is_too_large_nothing_keeps_the_spec(notes: Any) -> None:
         "labels": Part({f"team.example.com/{n}": "x" for n in range(100)}),
         "managedFields": [Part()],
     }
-    kept = [
-        weakref.ref(part)
-        for part in (
-            found["spec"]["notes"],
-            found["metadata"]["labels"],
-            *found["metadata"]["managedFields"],
-        )
-    ]
+    metadata = found["metadata"]
+    parts = (found["spec"]["notes"], metadata["labels"], *metadata["managedFields"])
+    kept = list(map(weakref.ref, parts))
     assert cache.observe_change(names.KIND, "ADDED", found, 1.0) == {KEY}
-    del found
+    del found, metadata, parts
     gc.collect()
     assert [part() for part in kept] == [None] * 3
     read = cache.job(KEY)
