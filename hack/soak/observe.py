@@ -7,11 +7,11 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.storage.checkpoint_file import load_newest
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_local.faults.driver import BROKEN
@@ -148,7 +148,9 @@ class Observer:
 
 
 def _has_whole_checkpoint(folder: Path) -> bool:
-    return any(True for _ in islice(checkpoint_folder.newest(folder), 1))
+    with suppress(OSError):
+        return load_newest(folder, StateVersion(0, 0)) is not None
+    return False
 
 
 def status_of(job: JobView, at: float) -> StatusSeen:

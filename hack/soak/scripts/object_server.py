@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 
 os.environ["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"  # moto reads it at its import
 
-from elastic_pytorch.storage.checkpoint_folder import newest
+from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.storage.checkpoint_file import load_newest
 from elastic_pytorch.storage.checkpoint_format import version_of
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
@@ -90,7 +91,7 @@ def read_through() -> None:
     while True:
         began = time.time()
         with suppress(OSError):
-            found = next(newest(url), None)
+            found = load_newest(url, StateVersion(0, 0))
             note("read", began, found.version if found else None)
         time.sleep(READ_SECONDS)
 

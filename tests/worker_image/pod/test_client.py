@@ -18,9 +18,10 @@ from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.stopping.stacks import children
 from elastic_pytorch.storage.checkpoint_file import load
-from elastic_pytorch.storage.checkpoint_folder import claim, newest
+from elastic_pytorch.storage.checkpoint_folder import claim
 
 from tests.waiting import WAIT_SECONDS, until
+from tests.worker_image.scripts.whole_checkpoints import newest
 
 pytestmark = pytest.mark.torch
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.stopping.stacks import children
-from elastic_pytorch.storage.checkpoint_folder import by_name, newest
+from elastic_pytorch.storage.checkpoint_folder import by_name
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 
 from tests.torch_features import needs_averages
 from tests.worker_image.agents import SCRIPTS, Agents, Events
 from tests.worker_image.object_storage import Bucket
 from tests.worker_image.scripted_operator import ScriptedOperator
+from tests.worker_image.scripts.whole_checkpoints import newest
 
 pytestmark = pytest.mark.process
 

@@ -13,13 +13,12 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage import checkpoint_folder, checkpoint_format
-from elastic_pytorch.storage.local_folder import LocalFile
+from elastic_pytorch.storage import checkpoint_folder
+from whole_checkpoints import newest, payload_of
 
 FOLDER = Path(sys.argv[1])
 CALLS = {
@@ -89,15 +88,8 @@ def fail_at_size(step: int, size: int) -> None:
 
 
 def look(kind: str, point: int, code: int) -> None:
-    found = list(checkpoint_folder.newest(FOLDER))
-    contents = []
-    for checkpoint in found:
-        with closing(LocalFile(checkpoint.path)) as file:
-            contents.append(b"".join(bytes(piece) for piece in checkpoint_format.payload_of(file)))
-    right = all(
-        content == b"".join(payload(c.version.step))
-        for c, content in zip(found, contents, strict=True)
-    )
+    found = list(newest(FOLDER))
+    right = all(payload_of(each.path) == b"".join(payload(each.version.step)) for each in found)
     steps = [checkpoint.version.step for checkpoint in found]
     partials = len(list(FOLDER.glob(".partial*")))
     print(

@@ -6,12 +6,19 @@ from pathlib import Path
 import pytest
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage.checkpoint_folder import newest
-from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
+from elastic_pytorch.storage import checkpoint_writer
+from elastic_pytorch.storage.checkpoint_writer import (
+    MAX_TROUBLE,
+    PLACES,
+    CheckpointWriter,
+    Flush,
+)
+from elastic_pytorch.storage.places import Place, place_at
 
 from tests.waiting import WAIT_SECONDS, until
 
 pytestmark = pytest.mark.torch
+from tests.worker_image.scripts.whole_checkpoints import newest
 
 Answers = queue.Queue[tuple[str, StateVersion | None]]
 

@@ -13,20 +13,20 @@ import torch
 from elastic_pytorch.object_url import ObjectUrl
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.storage import checkpoint_file, checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load, load_newest
 from elastic_pytorch.storage.checkpoint_folder import (
     Superseded,
     by_name,
     claim,
     claimed,
-    newest,
     write,
 )
 from elastic_pytorch.storage.object_store import RETRIES, ObjectStore
 from elastic_pytorch.storage.object_streams import PART_BYTES
 from elastic_pytorch.storage.places import place_at
 
+from tests.paths import ROOT
 from tests.waiting import WAIT_SECONDS
 from tests.worker_image.object_storage import (
     Answer,
@@ -37,6 +37,7 @@ from tests.worker_image.object_storage import (
     Request,
     s3_error,
 )
+from tests.worker_image.scripts.whole_checkpoints import newest
 from tests.worker_image.warm_python import run_python
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
@@ -283,13 +284,16 @@ def test_a_read_goes_on_after_a_fault(bucket: Bucket, fault: Fault) -> None:
     assert same(load(path)[1], large())
 
 
-def test_a_read_that_is_always_cut_is_an_error_and_no_other_state(bucket: Bucket) -> None:
+def test_a_read_that_is_always_cut_is_an_error_and_no_other_state(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = ObjectStore(ObjectUrl("s3", bucket.name, "run"), FEW)
     write(store, StateVersion(1, 1), payload_chunks({"step": 1}), keep=2)
     write(store, StateVersion(1, 2), payload_chunks(large(2)), keep=2)
+    monkeypatch.setattr(checkpoint_file, "place_at", lambda _: store)
     bucket.proxy.fault = lambda request: CutAnswer(1000) if request.kind == "get" else None
     with pytest.raises(OSError, match=f"bucket {bucket.name}: "):
-        load_newest(store, NOTHING)
+        load_newest(bucket.url, NOTHING)
 
 
 def test_what_cannot_be_deleted_stays(bucket: Bucket, log: pytest.LogCaptureFixture) -> None:
@@ -324,7 +328,8 @@ def test_a_write_and_a_read_take_a_bounded_memory(bucket: Bucket) -> None:
     code = f"""
 import pathlib, re
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage.checkpoint_folder import claimed, newest, write
+from elastic_pytorch.storage.checkpoint_folder import claimed, write
+from tests.worker_image.scripts.whole_checkpoints import newest
 claimed({bucket.url!r})
 def peak():
     status = pathlib.Path("/proc/self/status").read_text()
@@ -336,7 +341,12 @@ assert len(list(newest({bucket.url!r}))) == 1
 print(written - before, peak() - before)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     written, read = map(int, done.stdout.split())

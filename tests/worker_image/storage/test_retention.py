@@ -7,6 +7,7 @@ import pytest
 from elastic_pytorch.object_url import Location, location_of
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import by_name, write
+from elastic_pytorch.storage.checkpoint_format import SHARDED
 from elastic_pytorch.storage.places import place_at
 from elastic_pytorch.storage.retention import (
     Keep,
@@ -16,7 +17,7 @@ from elastic_pytorch.storage.retention import (
     surplus,
     what_to_keep,
 )
-from elastic_pytorch.storage.sharded_folder import drafts_in, sharded_checkpoints
+from elastic_pytorch.storage.sharded_folder import drafts_in
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -127,7 +128,7 @@ def check_both(folder: Location) -> None:
         write(folder, StateVersion(1, step), [b"state"], Retention(2, 10))
         write_sharded(folder, StateVersion(1, step), Retention(2, 10))
     assert [found.version.step for found in by_name(folder)] == [41, 40, 35, 10]
-    assert [version.step for version, _ in sharded_checkpoints(folder)] == [41, 40, 35, 10]
+    assert [version.step for version, _ in by_name(folder, SHARDED)] == [41, 40, 35, 10]
     write(folder, StateVersion(2, 44), [b"state"], 1)
     assert [found.version.step for found in by_name(folder)] == [44], (
         "a training that wants none keeps none"
@@ -154,7 +155,7 @@ def test_a_save_that_was_cut_short_is_no_milestone(bucket: Bucket) -> None:
     place_at(cut).put("__0_0.distcp", [b"shard"], 5, lambda: None)
     for step in (11, 12, 13):
         write_sharded(folder, StateVersion(1, step), Retention(1, 10))
-    assert [version.step for version, _ in sharded_checkpoints(folder)] == [13, 11]
+    assert [version.step for version, _ in by_name(folder, SHARDED)] == [13, 11]
 
 
 @pytest.mark.process
@@ -165,7 +166,7 @@ def test_milestones_cost_no_request_of_each_save(bucket: Bucket) -> None:
         before = len(bucket.proxy.requests)
         write_sharded(folder, StateVersion(1, step), Retention(1, 10))
         counts.append(len(bucket.proxy.requests) - before)
-    assert len(sharded_checkpoints(folder)) == 7
+    assert len(by_name(folder, SHARDED)) == 7
     assert len(set(counts[1:])) == 1, counts
 
 

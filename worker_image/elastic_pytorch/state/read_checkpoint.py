@@ -19,17 +19,11 @@ from elastic_pytorch.state.contents import LAYOUT
 from elastic_pytorch.state.sharded.shard_files import shard_reader
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_file
-from elastic_pytorch.storage.checkpoint_folder import by_name
+from elastic_pytorch.storage.checkpoint_folder import Checkpoint, by_name
+from elastic_pytorch.storage.checkpoint_format import SHARDED, version_of
 from elastic_pytorch.storage.checkpoint_format import name_of as name_of_file
-from elastic_pytorch.storage.checkpoint_format import version_of
 from elastic_pytorch.storage.places import place_at
-from elastic_pytorch.storage.sharded_folder import (
-    SHARDED,
-    ShardFile,
-    check_checksums,
-    check_sizes,
-    sharded_checkpoints,
-)
+from elastic_pytorch.storage.sharded_folder import check_checksums, check_sizes, files_of
 
 Tree = dict[Any, Any]
 
@@ -81,14 +75,13 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     )
 
 
-def _checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
-    found: list[tuple[StateVersion, Location]] = [
-        (version, path) for version, path in by_name(folder)
-    ]
-    found += [
-        (version, path / name_of_file(version)) for version, path in sharded_checkpoints(folder)
-    ]
-    return sorted(found, key=lambda each: (each[0], str(each[1])), reverse=True)
+def _checkpoints(folder: Location) -> list[Checkpoint]:
+    sharded = (
+        Checkpoint(version, path / name_of_file(version))
+        for version, path in by_name(folder, SHARDED)
+    )
+    found = [*by_name(folder), *sharded]
+    return sorted(found, key=lambda each: (each.version, str(each.path)), reverse=True)
 
 
 def _trainings(path: Location) -> list[str]:
@@ -122,7 +115,7 @@ def _put_together(folder: Location, content: Tree) -> Tree:
     from elastic_pytorch.state.sharded.sharded_checkpoint import ENGINE  # noqa: PLC0415
     from elastic_pytorch.state.sharded.trees import insert, name_of  # noqa: PLC0415
 
-    files = [ShardFile(*file) for file in content["files"]]
+    files = files_of(content)
     if len(content.get("stages", ())) > 1:
         raise RuntimeError(
             f"{folder} is of a pipeline of {len(content['stages'])} stages, "

@@ -10,15 +10,9 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl, location_of
 from elastic_pytorch.state_format.payload import read_payload
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage.checkpoint_folder import Folder, by_name
-from elastic_pytorch.storage.checkpoint_format import (
-    HEADER,
-    StoredFile,
-    payload_of,
-    read_frame,
-    version_of,
-)
-from elastic_pytorch.storage.places import Place, place_at
+from elastic_pytorch.storage.checkpoint_folder import Checkpoint, Folder, by_name
+from elastic_pytorch.storage.checkpoint_format import HEADER, read_frame, version_of
+from elastic_pytorch.storage.places import place_at
 
 Content = TypeVar("Content")
 # Of a checkpoint that is skipped. Other errors are the storage's, and no reason to continue from an
@@ -37,18 +31,15 @@ def load_newest(folder: Folder, beyond: StateVersion) -> Loaded | None:
 
     A file that may be whole and cannot be read is an OSError.
     """
-    place = place_at(folder)
-
-    def read(version: StateVersion, path: Location) -> Loaded:
-        return Loaded(version, _of_version(version, _load(place, path.name)), path)
-
     return first_whole(
-        lambda: [found for found in by_name(place) if found.version > beyond], read, {}
+        lambda: [found for found in by_name(folder) if found.version > beyond],
+        lambda version, path: Loaded(version, load_version(path, version), path),
+        {},
     )
 
 
 def first_whole(
-    look: Callable[[], Sequence[tuple[StateVersion, Location]]],
+    look: Callable[[], Sequence[Checkpoint]],
     read: Callable[[StateVersion, Location], Content],
     problems: dict[Location, Exception],
 ) -> Content | None:
@@ -58,7 +49,7 @@ def first_whole(
     returns a checkpoint's content, or raises one of `DAMAGE`, which `problems` gets.
     """
     gone: set[Location] = set()
-    while (found := next((each for each in look() if each[1] not in problems), None)) is not None:
+    while (found := next((each for each in look() if each.path not in problems), None)) is not None:
         version, path = found
         try:
             return read(version, path)
@@ -79,46 +70,36 @@ def is_gone(location: Location) -> bool:
     return named and location.name not in place_at(location.parent).names()
 
 
-def load(path: str | os.PathLike[str] | ObjectUrl) -> tuple[StateVersion, Any]:
-    """Reads a checkpoint into tensors on the CPU. Each byte is read once."""
-    location = location_of(path)
-    return _load(place_at(location.parent), location.name)
-
-
 def load_version(path: Location, version: StateVersion) -> Any:
-    return _of_version(version, load(path))
-
-
-def _of_version(version: StateVersion, read: tuple[StateVersion, Any]) -> Any:
-    held, tree = read
+    held, tree = load(path)
     if held != version:
         raise ValueError(f"foreign: it is named after {tuple(version)}, and holds {tuple(held)}")
     return tree
 
 
-def _load(place: Place, name: str) -> tuple[StateVersion, Any]:
-    with closing(place.open(name)) as file:
-        return _read(file, str(place.location / name))
-
-
-def _read(file: StoredFile, where: str) -> tuple[StateVersion, Any]:
-    version, length, checksum = read_frame(file)
+def load(path: str | os.PathLike[str] | ObjectUrl) -> tuple[StateVersion, Any]:
+    """Reads a checkpoint into tensors on the CPU. Each byte is read once."""
+    location = location_of(path)
     pieces: list[tuple[int, memoryview]] = []
+    problem: str | None = None
+    with closing(place_at(location.parent).open(location.name)) as file:
+        version, length, checksum = read_frame(file)
 
-    def read_into(offset: int, buffer: memoryview) -> None:
-        file.read_into(HEADER.size + offset, buffer)
-        pieces.append((HEADER.size + offset, buffer))
+        def read_into(offset: int, buffer: memoryview) -> None:
+            file.read_into(HEADER.size + offset, buffer)
+            pieces.append((HEADER.size + offset, buffer))
 
-    try:
-        tree = read_payload(read_into, length)
-    except OSError:
-        raise
-    except Exception as error:  # such bytes may mean anything, even a tensor larger than memory
-        for _ in payload_of(file):  # raises another error if the file is damaged
-            pass
-        if isinstance(error, MemoryError) or "allocate memory" in str(error):
-            raise MemoryError(f"no room for the state in {where}: {error}") from None
-        raise ValueError(f"no state: {error}") from None
-    if file.checksum(HEADER.size + length, pieces) != checksum:
-        raise ValueError("corrupt: the checksum is wrong")
+        try:
+            tree = read_payload(read_into, length)
+        except OSError:
+            raise
+        except Exception as error:  # such bytes may mean anything, even a tensor larger than memory
+            problem = str(error)
+            full = isinstance(error, MemoryError) or "allocate memory" in problem
+        if file.checksum(HEADER.size + length, pieces) != checksum:
+            raise ValueError("corrupt: the checksum is wrong")
+    if problem is not None:
+        if full:
+            raise MemoryError(f"no room for the state in {location}: {problem}")
+        raise ValueError(f"no state: {problem}")
     return version, tree

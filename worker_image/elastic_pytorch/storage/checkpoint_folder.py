@@ -4,14 +4,13 @@ It is a folder, or a prefix in object storage. Standard library only, for the ch
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_format import (
+    FILE,
     HEADER,
     TRAILER,
     Chunk,
@@ -19,7 +18,6 @@ from elastic_pytorch.storage.checkpoint_format import (
     claims_of,
     framed,
     name_of,
-    payload_of,
     version_of,
 )
 from elastic_pytorch.storage.places import Place, place_at
@@ -50,43 +48,21 @@ def write(
     versions, which stay. `length` is the payload's in bytes, see `Place.put`. If a larger
     generation has claimed the folder (`Superseded`), or the write fails, nothing is deleted.
     """
-    surplus([], version, keep)  # before anything is written
-    place = place_at(folder)
-
-    def check() -> None:
-        refuse_claimed(place, place.names(), version)
-
-    check()
-    name = name_of(version)
+    place, name = place_at(folder), name_of(version)
+    refuse_claimed(place, version)
     size = None if length is None else HEADER.size + length + TRAILER.size
-    place.put(name, framed(version, chunks), size, check)
-    names = place.names()
-    refuse_claimed(place, names, version)
-    found = sorted((at, each) for each in names if (at := version_of(each)) is not None)
-    doomed = surplus((at for at, _ in found), version, keep)
-    place.delete([each for at, each in found if at in doomed])
+    place.put(name, framed(version, chunks), size, lambda: refuse_claimed(place, version))
+    found = filter(None, map(version_of, refuse_claimed(place, version)))
+    place.delete([name_of(each) for each in sorted(surplus(found, version, keep))])
     place.clean(version.generation)
     return place.location / name
 
 
-def newest(folder: Folder) -> Iterator[Checkpoint]:
-    """Yields the whole checkpoints, newest first."""
+def by_name(folder: Folder, kind: str = FILE) -> list[Checkpoint]:
+    """Returns what has a checkpoint's name, newest first."""
     place = place_at(folder)
-    for version, path in by_name(place):
-        try:
-            with closing(place.open(path.name)) as file:
-                for _ in payload_of(file, version):
-                    pass
-        except (OSError, ValueError) as error:
-            logger.warning("checkpoint %s is skipped: %s", path, error)
-            continue
-        yield Checkpoint(version, path)
-
-
-def by_name(folder: Folder) -> list[Checkpoint]:
-    """Returns the files with a checkpoint's name, newest first."""
-    place = place_at(folder)
-    found = [(version, name) for name in place.names() if (version := version_of(name)) is not None]
+    names = place.names() if kind == FILE else place.folders()
+    found = [(version, name) for name in names if (version := version_of(name, kind)) is not None]
     return [
         Checkpoint(version, place.location / name) for version, name in sorted(found, reverse=True)
     ]
@@ -95,9 +71,7 @@ def by_name(folder: Folder) -> list[Checkpoint]:
 def newest_and_claimed(folder: Folder) -> tuple[StateVersion | None, int]:
     """Returns the newest version by name, and the claiming generation or 0."""
     names = place_at(folder).names()
-    return max(filter(None, map(version_of, names)), default=None), max(
-        claims_of(names).values(), default=0
-    )
+    return max(filter(None, map(version_of, names)), default=None), _claiming(names)
 
 
 def claim(folder: Folder, generation: int) -> int:
@@ -117,10 +91,17 @@ def claimed(folder: Folder) -> int:
     return newest_and_claimed(folder)[1]
 
 
-def refuse_claimed(place: Place, names: Iterable[str], version: StateVersion) -> None:
-    generation = max(claims_of(names).values(), default=0)
-    if generation > version.generation:
+def refuse_claimed(folder: Folder, version: StateVersion) -> list[str]:
+    """Returns the names in a folder, unless a larger generation has claimed it."""
+    place = place_at(folder)
+    names = place.names()
+    if (generation := _claiming(names)) > version.generation:
         raise Superseded(
             f"{place.location} is claimed by generation {generation}, "
             f"and this is generation {version.generation}"
         )
+    return names
+
+
+def _claiming(names: Iterable[str]) -> int:
+    return max(claims_of(names).values(), default=0)

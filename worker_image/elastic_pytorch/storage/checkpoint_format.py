@@ -19,8 +19,9 @@ END_MAGIC = b"\nEPTEND\n"
 HEADER = struct.Struct("<8sI4xQQ32x")  # magic, format version, generation, step
 TRAILER = struct.Struct("<QI8s")  # bytes of the payload, checksum, magic
 READ_BYTES = 4 << 20
+FILE, SHARDED = ".elastic", ".sharded"  # ends of names: of a file, or a folder of all ranks' files
 
-_NAME = re.compile(r"checkpoint-g(\d{6,19})-s(\d{9,19})\.elastic")
+_NAME = re.compile(r"checkpoint-g(\d{6,19})-s(\d{9,19})(\.\w+)")
 _CLAIM = re.compile(r"\.claim-g(\d{6,19})")
 
 Chunk = bytes | bytearray | memoryview
@@ -46,13 +47,13 @@ class StoredFile(Protocol):
         pass
 
 
-def name_of(version: StateVersion) -> str:
-    return f"checkpoint-g{version.generation:06}-s{version.step:09}.elastic"
+def name_of(version: StateVersion, kind: str = FILE) -> str:
+    return f"checkpoint-g{version.generation:06}-s{version.step:09}{kind}"
 
 
-def version_of(name: str) -> StateVersion | None:
+def version_of(name: str, kind: str = FILE) -> StateVersion | None:
     match = _NAME.fullmatch(name)
-    return StateVersion(int(match[1]), int(match[2])) if match else None
+    return StateVersion(int(match[1]), int(match[2])) if match and match[3] == kind else None
 
 
 def claim_name(generation: int) -> str:
@@ -72,26 +73,6 @@ def framed(version: StateVersion, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         checksum = zlib.crc32(chunk, checksum)
         length += len(chunk)
     yield TRAILER.pack(length, checksum, END_MAGIC)
-
-
-def payload_of(file: StoredFile, expected: StateVersion | None = None) -> Iterator[memoryview]:
-    """Yields pieces, each valid until the next one. Only the last validates all."""
-    version, length, checksum = read_frame(file)
-    seen = zlib.crc32(_read(file, 0, HEADER.size))
-    buffer = memoryview(bytearray(min(READ_BYTES, length)))
-    done = 0
-    while done < length:
-        piece = buffer[: min(length - done, len(buffer))]
-        file.read_into(HEADER.size + done, piece)
-        seen = zlib.crc32(piece, seen)
-        done += len(piece)
-        yield piece
-    if seen != checksum:
-        raise ValueError("corrupt: the checksum is wrong")
-    if expected is not None and version != expected:
-        raise ValueError(
-            f"foreign: it is named after {tuple(expected)}, and holds {tuple(version)}"
-        )
 
 
 def read_frame(file: StoredFile) -> tuple[StateVersion, int, int]:

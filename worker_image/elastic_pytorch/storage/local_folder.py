@@ -58,7 +58,7 @@ class LocalFolder:
         return [path.name for path in self.location.iterdir() if path.is_dir()]
 
     def put(
-        self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]
+        self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], object]
     ) -> None:
         del size
         self.location.mkdir(parents=True, exist_ok=True)

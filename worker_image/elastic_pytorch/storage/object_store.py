@@ -89,7 +89,7 @@ class ObjectStore:
         return read
 
     def put(
-        self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]
+        self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], object]
     ) -> None:
         part_bytes = max(PART_BYTES, -(-(size or 0) // MAX_PARTS))
         parts = _parts(chunks, part_bytes)

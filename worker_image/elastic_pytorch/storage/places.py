@@ -34,7 +34,7 @@ class Place(Protocol):
         """Raises FileNotFoundError if there is no such file."""
 
     def put(
-        self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]
+        self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], object]
     ) -> None:
         """Stores a file, which replaces one of its name as a whole, or not at all.
 

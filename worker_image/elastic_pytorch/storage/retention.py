@@ -60,8 +60,6 @@ def surplus(
 ) -> set[StateVersion]:
     """Returns the versions to delete; those larger than the one just written do not count."""
     newest, every_steps = keep if isinstance(keep, Retention) else (keep, None)
-    if newest < 1:
-        raise ValueError(f"keep is {newest}: at least one checkpoint is kept")
     older = sorted(version for version in set(versions) if version < written)
     doomed = set(older[: max(0, len(older) - newest + 1)])
     return doomed if every_steps is None else doomed - milestones(older, every_steps)

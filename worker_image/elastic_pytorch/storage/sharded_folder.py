@@ -11,20 +11,17 @@ import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import by_name, refuse_claimed
-from elastic_pytorch.storage.checkpoint_format import version_of
+from elastic_pytorch.storage.checkpoint_format import SHARDED, name_of, version_of
 from elastic_pytorch.storage.local_folder import sync_folder
 from elastic_pytorch.storage.places import Place, place_at
 from elastic_pytorch.storage.retention import Keep, surplus
 
-SHARDED = ".sharded"
-
-_NAME = re.compile(r"checkpoint-g(\d{6,19})-s(\d{9,19})\.sharded")
 _PARTIAL = re.compile(r"\.partial-sharded-g(\d{6,19})-s(\d{9,19})-[0-9a-f]{16}")
 
 
@@ -34,23 +31,9 @@ class ShardFile(NamedTuple):
     checksum: int
 
 
-def checkpoint_name(version: StateVersion) -> str:
-    return f"checkpoint-g{version.generation:06}-s{version.step:09}{SHARDED}"
-
-
-def sharded_checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
-    """Returns the checkpoints, newest first, without a check of files."""
-    place = place_at(folder)
-    found = ((_NAME.fullmatch(name), place.location / name) for name in place.folders())
-    versions = (
-        (StateVersion(int(match[1]), int(match[2])), path) for match, path in found if match
-    )
-    return sorted(versions, key=lambda each: each[0], reverse=True)
-
-
-def check_claim(folder: Location, version: StateVersion) -> None:
-    place = place_at(folder)
-    refuse_claimed(place, place.names(), version)
+def files_of(content: dict[str, Any]) -> list[ShardFile]:
+    """Returns what a checkpoint's own file lists."""
+    return [ShardFile(*file) for file in content["files"]]
 
 
 def new_token() -> int:
@@ -66,14 +49,13 @@ class FolderDrafts:
     def begin(self, version: StateVersion) -> int:
         """Returns the token of a write. Rank 0 calls it before any rank writes."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        check_claim(self._folder, version)
+        refuse_claimed(self._folder, version)
         token = new_token()
         self.location(version, token).mkdir()
         return token
 
     def location(self, version: StateVersion, token: int) -> Path:
-        name = f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
-        return self._folder / name
+        return self._folder / _partial_name(version, token)
 
     def publish(
         self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]
@@ -83,17 +65,17 @@ class FolderDrafts:
         Rank 0 calls it when all other files are safe in the storage. `commit` writes the
         checkpoint's own file, which lists the others.
         """
-        partial, path = self.location(version, token), self._folder / checkpoint_name(version)
+        partial, path = self.location(version, token), self._folder / name_of(version, SHARDED)
         commit()
         sync_folder(partial)
-        check_claim(self._folder, version)
+        refuse_claimed(self._folder, version)
         if path.exists():
             _delete(path)  # of the same generation and step, so it is damaged
         partial.rename(path)
         sync_folder(self._folder)
-        versions = (other for other, _ in sharded_checkpoints(self._folder))
+        versions = (other for other, _ in by_name(self._folder, SHARDED))
         for other in surplus(versions, version, keep):
-            _delete(self._folder / checkpoint_name(other))
+            _delete(self._folder / name_of(other, SHARDED))
         for left_behind in self._folder.iterdir():
             match = _PARTIAL.fullmatch(left_behind.name)
             if match and int(match[1]) < version.generation:
@@ -114,8 +96,8 @@ class ObjectDrafts:
         self._folder = folder
 
     def begin(self, version: StateVersion) -> int:
-        check_claim(self._folder, version)
-        path = self._folder / checkpoint_name(version)
+        refuse_claimed(self._folder, version)
+        path = self._folder / name_of(version, SHARDED)
         if by_name(path):
             _known_whole.discard(path)
             _delete_objects(path)  # of the same generation and step, so it is damaged
@@ -123,24 +105,23 @@ class ObjectDrafts:
 
     def location(self, version: StateVersion, token: int) -> ObjectUrl:
         del token  # a generation's groups write one after the other
-        return self._folder / checkpoint_name(version)
+        return self._folder / name_of(version, SHARDED)
 
     def publish(
         self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]
     ) -> None:
         del token
-        check_claim(self._folder, version)
+        refuse_claimed(self._folder, version)
         commit()
-        check_claim(self._folder, version)
+        refuse_claimed(self._folder, version)
         try:
             self._delete_older(version, keep)
         except OSError as error:  # the checkpoint is there
             logger.warning("cannot delete older checkpoints in %s: %s", self._folder, error)
 
     def _delete_older(self, version: StateVersion, keep: Keep) -> None:
-        older = {
-            other: path for other, path in sharded_checkpoints(self._folder) if other < version
-        }
+        found = by_name(self._folder, SHARDED)
+        older = {other: path for other, path in found if other < version}
         whole = {other for other, path in older.items() if path in _known_whole or by_name(path)}
         _known_whole.update(older[other] for other in whole)
         doomed = surplus(whole, version, keep)
@@ -201,6 +182,10 @@ def read_checked(folder: Location, file: ShardFile) -> bytearray:
     return content
 
 
+def _partial_name(version: StateVersion, token: int) -> str:
+    return f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
+
+
 def _size_and_checksum(place: Place, name: str) -> tuple[int, int]:
     with closing(place.open(name)) as file:
         return file.size, file.checksum(file.size, [])
@@ -209,7 +194,7 @@ def _size_and_checksum(place: Place, name: str) -> tuple[int, int]:
 def _delete(path: Path) -> None:
     """The checkpoint loses its name first, so that no reader finds half of it."""
     try:
-        doomed = path.with_name(f".partial-sharded-g{0:06}-s{0:09}-{new_token():016x}")
+        doomed = path.with_name(_partial_name(StateVersion(0, 0), new_token()))
         path.rename(doomed)
         shutil.rmtree(doomed)
     except OSError as error:

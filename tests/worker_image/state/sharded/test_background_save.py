@@ -14,6 +14,8 @@ import torch.distributed as dist
 from elastic_pytorch.state.sharded import sharded_checkpoint
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder, sharded_folder
+from elastic_pytorch.storage.checkpoint_folder import by_name
+from elastic_pytorch.storage.checkpoint_format import SHARDED, name_of
 
 from tests.waiting import WAIT_SECONDS
 from tests.worker_image.state.sharded.exact_training import Training
@@ -92,7 +94,7 @@ def stop_in_save(folder: Path, records: Path) -> bool:
     while (version := state._background.version) is None:
         training.steps(state.step + 1)
     state._settle_last(stop=True)
-    return (folder / sharded_folder.checkpoint_name(version)).exists()
+    return (folder / name_of(version, SHARDED)).exists()
 
 
 def test_planned_stop_waits_for_the_checkpoint(tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_death_in_a_save_leaves_the_checkpoint_before_or_all_of_this_one(
     ):
         codes = group.exit_codes()
         assert codes[DEATHS[death][0]] == -signal.SIGKILL and None not in codes, group.errors()
-    whole = sharded_folder.sharded_checkpoints(folder)
+    whole = by_name(folder, SHARDED)
     assert len(whole) == 2, "the first two, or the last two"
     with pods(2) as new:
         assert run_pods(new, 1, go_on, folder, records, 3) == [whole[0][0]] * 2

@@ -26,7 +26,8 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
 from elastic_pytorch.state.values.registered import put_back
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
-from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
+from elastic_pytorch.storage.checkpoint_folder import by_name
+from elastic_pytorch.storage.checkpoint_format import SHARDED
 from torch import nn
 from torch.optim.lr_scheduler import StepLR
 
@@ -191,7 +192,7 @@ def test_what_one_group_saves_a_group_of_another_size_goes_on_with(
         "checkpoint-g000001-s000000002.sharded",
         "checkpoint-g000001-s000000004.sharded",
     ]
-    assert next(version for version, _ in sharded_checkpoints(tmp_path)) == (1, 4)
+    assert next(version for version, _ in by_name(tmp_path, SHARDED)) == (1, 4)
     further = []
     for world_size in (2, 4):
         for outcome in run_group(world_size, load_and_go_on, tmp_path, 3, backend=backend):
@@ -227,7 +228,7 @@ def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     run_group(2, save_steps, tmp_path, [5], 2)
     assert not left_behind.exists()
-    assert next(version for version, _ in sharded_checkpoints(tmp_path)) == (2, 5)
+    assert next(version for version, _ in by_name(tmp_path, SHARDED)) == (2, 5)
 
 
 def load_where_rank_1_sees_it_late(folder: Path, other: Path, seconds: float) -> Any:

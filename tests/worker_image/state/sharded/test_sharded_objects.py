@@ -21,8 +21,9 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
-from elastic_pytorch.storage.checkpoint_format import CannotClaim
-from elastic_pytorch.storage.sharded_folder import ShardFile, sharded_checkpoints
+from elastic_pytorch.storage.checkpoint_folder import by_name
+from elastic_pytorch.storage.checkpoint_format import SHARDED, CannotClaim
+from elastic_pytorch.storage.sharded_folder import ShardFile
 
 from tests.worker_image.object_storage import Bucket, Proxy, Request, S3Server, s3_error
 from tests.worker_image.state.sharded.test_sharded_checkpoint import (
@@ -54,7 +55,7 @@ def run(bucket: Bucket, size: int, function: Callable[..., Any], *arguments: Any
 
 
 def checkpoints(bucket: Bucket) -> list[StateVersion]:
-    return [version for version, _ in sharded_checkpoints(location_of(bucket.url))]
+    return [version for version, _ in by_name(bucket.url, SHARDED)]
 
 
 def test_what_one_group_saves_a_group_of_another_size_goes_on_with(bucket: Bucket) -> None:
@@ -187,7 +188,7 @@ def test_training_goes_on_from_the_last_checkpoint_and_any_process_reads_it(buck
     loaded = elastic.load(bucket.url)
     assert loaded["step"] == 7
     assert loaded["model"]["0.weight"].shape == (7, 5)
-    [newest, *_] = sharded_checkpoints(location_of(bucket.url))
+    [newest, *_] = by_name(bucket.url, SHARDED)
     one = elastic.load(str(newest[1]))
     torch.testing.assert_close(one["model"], loaded["model"], rtol=0, atol=0)
 

@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.state.values.per_rank import PerRank
-from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
+from elastic_pytorch.storage.checkpoint_folder import by_name
+from elastic_pytorch.storage.checkpoint_format import SHARDED
 from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn
 from torch.optim import AdamW
@@ -50,7 +51,7 @@ def train(folder: Path, steps: int, flushes: bool = False) -> tuple[int, int, fl
         begun,
         sampler.cursor,
         best,
-        sorted(version.step for version, _ in sharded_checkpoints(folder)),
+        sorted(version.step for version, _ in by_name(folder, SHARDED)),
     )
 
 
@@ -79,7 +80,7 @@ def leave_early(folder: Path) -> list[int]:
     for _ in range(3):
         state.commit()
     dist.destroy_process_group()
-    return sorted(version.step for version, _ in sharded_checkpoints(folder))
+    return sorted(version.step for version, _ in by_name(folder, SHARDED))
 
 
 @pytest.mark.process

@@ -39,16 +39,16 @@ from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import DAMAGE, load_version
-from elastic_pytorch.storage.checkpoint_folder import write
+from elastic_pytorch.storage.checkpoint_folder import Checkpoint, by_name, write
+from elastic_pytorch.storage.checkpoint_format import SHARDED
 from elastic_pytorch.storage.checkpoint_format import name_of as name_of_file
 from elastic_pytorch.storage.retention import Keep
 from elastic_pytorch.storage.sharded_folder import (
     ShardFile,
     check_sizes,
-    checkpoint_name,
     describe_files,
     drafts_in,
-    sharded_checkpoints,
+    files_of,
     sync_files,
 )
 
@@ -263,19 +263,19 @@ def load_sharded(
     return None
 
 
-def _candidates(folder: Location, group: Any) -> list[tuple[StateVersion, Location]]:
+def _candidates(folder: Location, group: Any) -> list[Checkpoint]:
     """Returns rank 0's list, as checkpoints may come or go at this moment."""
-    found: list[tuple[StateVersion, Location]] = []
+    found: list[Checkpoint] = []
 
     def look() -> int:
-        found.extend(sharded_checkpoints(folder))
+        found.extend(by_name(folder, SHARDED))
         return len(found)
 
     if not first_does(look, group):
         return []
-    numbers = broadcast_tree([list(version) for version, _ in found], 0, group)
+    numbers = broadcast_tree([version for version, _ in found], 0, group)
     versions = [StateVersion(generation, step) for generation, step in numbers]
-    return [(version, folder / checkpoint_name(version)) for version in versions]
+    return [Checkpoint(version, folder / name_of_file(version, SHARDED)) for version in versions]
 
 
 def _content_if_whole(
@@ -285,18 +285,15 @@ def _content_if_whole(
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     content: Tree | None = None
 
+    files: list[ShardFile] = []
     def look() -> None:
-        nonlocal content
+        nonlocal content, files
         content = load_version(path / name_of_file(version), version)
-        check_sizes(path, [ShardFile(*file) for file in content["files"]])
+        files = files_of(content)
+        check_sizes(path, files)
 
     def check() -> None:
-        assert content is not None
-        held.update(
-            check_files(
-                path, checked_by([ShardFile(*file) for file in content["files"]], rank, world_size)
-            )
-        )
+        held.update(check_files(path, checked_by(files, rank, world_size)))
 
     # Rank 0 reads first, so that the checkpoint exists, even if other ranks do not see it yet.
     if not _whole_for_all(look if rank == 0 else None, path, group):

@@ -16,9 +16,10 @@ from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.state.restore import READ_SECONDS, claim, when_readable
 from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed
+from elastic_pytorch.storage.checkpoint_folder import Superseded, by_name, claimed
+from elastic_pytorch.storage.checkpoint_format import SHARDED
 from elastic_pytorch.storage.places import place_at
-from elastic_pytorch.storage.sharded_folder import new_token, sharded_checkpoints
+from elastic_pytorch.storage.sharded_folder import new_token
 
 SEEN_SECONDS = 60.0  # in which all ranks should see a change that one sees
 POLL_SECONDS = 0.5
@@ -93,7 +94,7 @@ def claim_folder(folder: Location | None, known: int, group: RankGroup) -> tuple
         return NONE, known + 1
 
     def read_and_claim() -> list[int]:
-        newest = next((version for version, _ in sharded_checkpoints(folder)), NONE)
+        newest = next((version for version, _ in by_name(folder, SHARDED)), NONE)
         return [*newest, claim(str(folder), max(known, newest.generation, claimed(folder)) + 1)]
 
     newest, step, generation = when_readable(
