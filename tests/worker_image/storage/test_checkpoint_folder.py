@@ -75,6 +75,9 @@ def test_what_is_not_ours_is_let_be(tmp_path: Path) -> None:
         "checkpoint-g1-s1.pt",
         ".partial-something",
         "checkpoint-g000001-s000000001.elastic.bak",
+        # More than a checkpoint's header holds.
+        "checkpoint-g9999999999999999999-s000000001.elastic",
+        ".claim-g9999999999999999999",
     ]
     for name in others:
         (tmp_path / name).write_text("mine")

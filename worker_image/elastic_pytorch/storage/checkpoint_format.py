@@ -21,8 +21,9 @@ TRAILER = struct.Struct("<QI8s")  # bytes of the payload, checksum, magic
 READ_BYTES = 4 << 20
 FILE, SHARDED = ".elastic", ".sharded"  # ends of names: of a file, or a folder of all ranks' files
 
-_NAME = re.compile(r"checkpoint-g(\d{6,19})-s(\d{9,19})(\.\w+)")
-_CLAIM = re.compile(r"\.claim-g(\d{6,19})")
+# So many digits fit into a header's numbers, and into those that ranks exchange.
+_NAME = re.compile(r"checkpoint-g(\d{6,18})-s(\d{9,18})(\.\w+)")
+_CLAIM = re.compile(r"\.claim-g(\d{6,18})")
 
 Chunk = bytes | bytearray | memoryview
 

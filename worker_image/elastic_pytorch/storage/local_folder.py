@@ -29,7 +29,7 @@ CANNOT_SYNC = frozenset(
 # The errors of file systems that cannot rename, such as mounted buckets.
 CANNOT_RENAME = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EPERM})
 
-_PARTIAL = re.compile(r"\.partial-(?:\.claim-)?g(\d{6,19})(?:-s\d{9,19})?-[0-9a-f]{16}")
+_PARTIAL = re.compile(r"\.partial-(?:\.claim-)?g(\d{6,18})(?:-s\d{9,18})?-[0-9a-f]{16}")
 
 
 class LocalFolder:

@@ -22,7 +22,7 @@ from elastic_pytorch.storage.local_folder import sync_folder
 from elastic_pytorch.storage.places import Place, place_at
 from elastic_pytorch.storage.retention import Keep, surplus
 
-_PARTIAL = re.compile(r"\.partial-sharded-g(\d{6,19})-s(\d{9,19})-[0-9a-f]{16}")
+_PARTIAL = re.compile(r"\.partial-sharded-g(\d{6,18})-s(\d{9,18})-[0-9a-f]{16}")
 
 
 class ShardFile(NamedTuple):
