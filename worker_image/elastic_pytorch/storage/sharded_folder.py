@@ -98,8 +98,8 @@ class ObjectDrafts:
     def begin(self, version: StateVersion) -> int:
         refuse_claimed(self._folder, version)
         path = self._folder / name_of(version, SHARDED)
+        _known_whole.discard(path)
         if by_name(path):
-            _known_whole.discard(path)
             _delete_objects(path)  # of the same generation and step, so it is damaged
         return new_token()
 
@@ -110,10 +110,10 @@ class ObjectDrafts:
     def publish(
         self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]
     ) -> None:
-        del token
         refuse_claimed(self._folder, version)
         commit()
         refuse_claimed(self._folder, version)
+        _known_whole.add(self.location(version, token))
         try:
             self._delete_older(version, keep)
         except OSError as error:  # the checkpoint is there
@@ -131,8 +131,11 @@ class ObjectDrafts:
                 _delete_objects(path)
 
     def discard(self, version: StateVersion, token: int) -> None:
+        path = self.location(version, token)
+        if path in _known_whole:  # it has appeared, and older ones may be gone
+            return
         try:
-            _delete_objects(self.location(version, token))
+            _delete_objects(path)
         except OSError as error:
             logger.warning("cannot delete what was written of step %d: %s", version.step, error)
 

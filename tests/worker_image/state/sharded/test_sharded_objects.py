@@ -4,6 +4,7 @@ from tests.worker_image.cpu_fsdp2 import fully_shard
 
 # isort: split
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import torch
 from elastic_pytorch.group.rank_group import cpu_group
 from elastic_pytorch.memory import slot_memory
 from elastic_pytorch.object_url import location_of
+from elastic_pytorch.state.sharded import sharded_checkpoint
 from elastic_pytorch.state.sharded.shard_files import checked_by
 from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
@@ -169,6 +171,29 @@ def test_checkpoint_stays_if_older_ones_cannot_be_deleted(filled: Bucket) -> Non
     told = run(filled, 2, save_steps, [9], 1)
     assert not any(isinstance(each, str) for each in told), told
     assert checkpoints(filled)[0] == (1, 9)
+
+
+def lose_the_group_when_it_has_appeared(folder: Any) -> None:
+    """As if a peer were lost while rank 0 tells the others of a whole checkpoint."""
+    first_does = sharded_checkpoint.first_does
+
+    def lose(action: Callable[[], int], group: Any) -> int:
+        outcome = first_does(action, group)
+        newest = by_name(folder, SHARDED)[0]
+        if newest.version == (1, 9) and by_name(newest.path):
+            raise RuntimeError("Connection closed by peer")
+        return outcome
+
+    sharded_checkpoint.first_does = lose
+    with contextlib.suppress(RuntimeError):
+        save_steps(folder, [9], 1)
+        raise AssertionError("it is saved")
+
+
+def test_checkpoint_that_has_appeared_stays_if_a_peer_is_lost_then(filled: Bucket) -> None:
+    run(filled, 1, lose_the_group_when_it_has_appeared)
+    assert checkpoints(filled) == [(1, 9), (1, 3)]
+    assert run(filled, 2, load_and_go_on, 0)[0][0] == (1, 9)
 
 
 def save_state(folder: Any, until: int) -> tuple[int, bool]:
