@@ -35,16 +35,30 @@ Held = Mapping[str, bytearray]  # the content of objects that have been read, by
 _OF_RANK = re.compile(r"__(\d+)_\d+\.distcp")
 
 
-def shard_writer(location: Location, shard_bytes: int) -> "FolderWriter | ObjectsWriter":
-    if isinstance(location, ObjectUrl):
-        return ObjectsWriter(location, shard_bytes)
-    return FolderWriter(location)
+def shard_writer(location: Location, shard_bytes: int) -> FileSystemWriter:
+    if not isinstance(location, ObjectUrl):
+        return FileSystemWriter(location)
+    writer = FileSystemWriter(str(location), sync_files=False)
+    files: Any = ObjectFiles(ObjectStore(location), shard_bytes)
+    writer.fs, writer.path = files, ""
+    return writer
+
+
+def written_by(writer: Any, location: Location, rank: int) -> list[ShardFile]:
+    if isinstance(location, Path):
+        own = (f"__{rank}_*", *([".metadata"] if rank == 0 else []))
+        names = [path.name for pattern in own for path in location.glob(pattern)]
+        return describe_files(location, names)
+    files: ObjectFiles = writer.fs
+    return files.written
 
 
 def shard_reader(location: Location, held: Held | None = None) -> FileSystemReader:
+    reader = FileSystemReader(str(location))
     if isinstance(location, ObjectUrl):
-        return ObjectsReader(location, held or {})
-    return FileSystemReader(location)
+        files: Any = ObjectFiles(ObjectStore(location), 0, held)
+        reader.fs, reader.path = files, ""
+    return reader
 
 
 def checked_by(files: Iterable[ShardFile], rank: int, world_size: int) -> list[ShardFile]:
@@ -75,37 +89,6 @@ def check_files(location: Location, files: Iterable[ShardFile]) -> Held:
         else:
             check_checksums(location, [file])
     return held
-
-
-class FolderWriter(FileSystemWriter):
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._folder = folder
-
-    def written(self, rank: int) -> list[ShardFile]:
-        own = (f"__{rank}_*", *([".metadata"] if rank == 0 else []))
-        return describe_files(
-            self._folder, [path.name for pattern in own for path in self._folder.glob(pattern)]
-        )
-
-
-class ObjectsWriter(FileSystemWriter):
-    def __init__(self, url: ObjectUrl, shard_bytes: int) -> None:
-        super().__init__(str(url), sync_files=False)
-        self.fs: Any = ObjectFiles(ObjectStore(url), shard_bytes)
-        self.path = ""
-
-    def written(self, rank: int) -> list[ShardFile]:
-        del rank
-        files: ObjectFiles = self.fs
-        return files.written
-
-
-class ObjectsReader(FileSystemReader):
-    def __init__(self, url: ObjectUrl, held: Held) -> None:
-        super().__init__(str(url))
-        self.fs: Any = ObjectFiles(ObjectStore(url), 0, held)
-        self.path = ""
 
 
 class ObjectFiles(FileSystemBase):

@@ -32,6 +32,7 @@ from elastic_pytorch.state.sharded.shard_files import (
     checked_by,
     shard_reader,
     shard_writer,
+    written_by,
 )
 from elastic_pytorch.state.sharded.shared_folder import first_does, until_seen
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, name_of, taken_apart
@@ -215,7 +216,7 @@ def _write_shards(
         write_shards(_by_name(shards), storage_writer=writer, process_group=group)
     except CheckpointException as error:
         raise plain_error(error) from error
-    return lambda: writer.written(dist.get_rank(group))
+    return lambda: written_by(writer, draft, dist.get_rank(group))
 
 
 def load_sharded(
@@ -284,8 +285,8 @@ def _content_if_whole(
     """Returns rank 0's content if all files are whole; each rank checks some, and may hold them."""
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     content: Tree | None = None
-
     files: list[ShardFile] = []
+
     def look() -> None:
         nonlocal content, files
         content = load_version(path / name_of_file(version), version)
