@@ -118,15 +118,15 @@ def test_copies_beside_the_training_are_for_what_optimizers_own(
     begun: list[int] = []
     lane = training.state._commits._copier._lane
     beside = lane.copy_beside
-    lane.copy_beside = lambda targets, sources: (
-        begun.append(len(sources)),
-        beside(targets, sources),
+    lane.copy_beside = lambda pairs: (
+        begun.append(len(pairs)),
+        beside(pairs),
     )[1]
     for _ in range(4):
         training.step()
         training.state.commit()
     weights = len(list(training.model.parameters()))
-    assert begun == ([3 * weights] * 4 if training.state._commits._copier._overlap else [])
+    assert begun == ([3 * weights] * 4 if training.state._commits._copier._optimizers else [])
     assert not caplog.records
 
 

@@ -1,7 +1,7 @@
 """A device whose copies are as slow as they can be, for tests on a CPU."""
 
 import torch
-from elastic_pytorch.memory.commit_copies import Tensors
+from elastic_pytorch.memory.gpu_copies import Pairs
 
 
 class GatedLane:
@@ -25,14 +25,14 @@ class GatedLane:
     def catch_up(self) -> None:
         pass
 
-    def copy_in_turn(self, targets: Tensors, sources: Tensors) -> None:
-        for target, source in zip(targets, sources, strict=True):
+    def copy_in_turn(self, pairs: Pairs) -> None:
+        for target, source in pairs:
             target.copy_(source)
 
-    def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
+    def copy_beside(self, pairs: Pairs) -> None:
         assert not self.pending, "one copy at a time"
         self.begun += 1
-        for target, source in zip(targets, sources, strict=True):
+        for target, source in pairs:
             half = target.numel() // 2
             target.view(-1)[:half].copy_(source.reshape(-1)[:half])
             self.pending.append((target.view(-1)[half:], source.view(-1)[half:]))

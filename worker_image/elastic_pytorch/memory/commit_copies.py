@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.memory.gpu_copies import CudaLane, Pair
 
 Tensors = Sequence[torch.Tensor]
 
@@ -21,29 +22,6 @@ class Copy(Protocol):
     def done(self) -> bool: ...
     def finish(self) -> bool:
         """Waits until it is complete; returns whether it is valid."""
-
-
-class Lane(Protocol):
-    """Copies tensors while training continues, as `CudaLane` does."""
-
-    def takes(self, tensor: torch.Tensor) -> bool: ...
-
-    def catch_up(self) -> None:
-        """Waits for the training's own work of this step."""
-
-    def copy_in_turn(self, targets: Tensors, sources: Tensors) -> None:
-        """Starts a copy for which later work of the training waits."""
-
-    def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
-        """Starts a copy beside the training's later work, until `hold_writes`."""
-
-    def hold_writes(self) -> bool:
-        """Makes the training's later work wait for the copies beside it; False: it cannot."""
-
-    def done(self) -> bool: ...
-
-    def wait(self) -> float:
-        """Waits for all copies; returns the seconds for which the training's work has waited."""
 
 
 class _Complete:
@@ -61,19 +39,15 @@ def copy_at_once(targets: Tensors, sources: Tensors) -> Copy:
     return _Complete()
 
 
-def _unzip(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[Tensors, Tensors]:
-    return [target for target, _ in pairs], [source for _, source in pairs]
-
-
 class Copier:
     """With `overlap`, weights and states of optimizers are copied beside the next step."""
 
-    def __init__(self, lane: Lane, registered: Iterable[Any], *, overlap: bool) -> None:
+    def __init__(self, lane: CudaLane, registered: Iterable[Any], *, overlap: bool) -> None:
         self.held_up_seconds = 0.0  # of the training's own work, by the last finished copy
         self._lane = lane
-        self._overlap = overlap
-        optimizers = [each for each in registered if isinstance(each, torch.optim.Optimizer)]
-        self._optimizers = optimizers if overlap else []
+        self._optimizers = [
+            each for each in registered if overlap and isinstance(each, torch.optim.Optimizer)
+        ]
         self._hooks = [
             optimizer.register_step_pre_hook(self._before_step) for optimizer in self._optimizers
         ]
@@ -99,25 +73,25 @@ class Copier:
     @torch.no_grad()
     def copy(self, targets: Tensors, sources: Tensors) -> Copy:
         """The previous copy must be finished."""
-        here = [self._lane.takes(source) for source in sources]
-        self._used_lane = any(here)
+        owned = self._owned_memory()
+        beside, in_turn, at_once = list[Pair](), list[Pair](), list[Pair]()
+        for pair in zip(targets, sources, strict=True):
+            _, source = pair
+            if not self._lane.takes(source):
+                at_once.append(pair)
+            elif not source.is_inference() and source.untyped_storage().data_ptr() in owned:
+                beside.append(pair)
+            else:
+                in_turn.append(pair)
+        self._used_lane = bool(beside or in_turn)
         if not self._used_lane:
             self.held_up_seconds = 0.0
             return copy_at_once(targets, sources)
-        owned = self._owned_memory() if self._overlap else set()
-        pairs = list(zip(targets, sources, here, strict=True))
-        beside = [
-            (t, s)
-            for t, s, here in pairs
-            if here and not s.is_inference() and s.untyped_storage().data_ptr() in owned
-        ]
-        taken = {id(target) for target, _ in beside}
-        in_turn = [(t, s) for t, s, here in pairs if here and id(t) not in taken]
         if beside:
-            self._lane.copy_beside(*_unzip(beside))
+            self._lane.copy_beside(beside)
         if in_turn:
-            self._lane.copy_in_turn(*_unzip(in_turn))
-        copy_at_once(*_unzip([(t, s) for t, s, here in pairs if not here]))
+            self._lane.copy_in_turn(in_turn)
+        copy_at_once([target for target, _ in at_once], [source for _, source in at_once])
         self._running = _UnderWay(self, sources, [source for _, source in beside])
         return self._running
 
@@ -158,7 +132,7 @@ class Copier:
         self._running = None
         self.held_up_seconds = self._lane.wait()
         if not whole:
-            self._overlap = False
+            self._optimizers = []
             logger.warning(
                 "what an optimizer owns was changed by something else while it was copied: "
                 "this commit is dropped, and later ones are not copied beside the training"

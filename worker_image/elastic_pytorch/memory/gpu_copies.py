@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 import torch
 
-Tensors = Sequence[torch.Tensor]
+Pair = tuple[torch.Tensor, torch.Tensor]  # a target, and the source that is copied there
+Pairs = Sequence[Pair]
 Span = tuple[torch.cuda.Event, torch.cuda.Event]
 
 
 class CudaLane:
-    """A `Lane` with a CUDA stream on each GPU for copies beside the training."""
+    """Copies tensors while training continues; beside it, by a CUDA stream on each GPU."""
 
     def __init__(self) -> None:
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
@@ -22,29 +23,33 @@ class CudaLane:
         return tensor.is_cuda
 
     def catch_up(self) -> None:
+        """Waits for the training's own work of this step."""
         torch.cuda.current_stream().synchronize()
 
-    def copy_in_turn(self, targets: Tensors, sources: Tensors) -> None:
-        for device, pairs in _by_device(targets, sources).items():
+    def copy_in_turn(self, pairs: Pairs) -> None:
+        """Starts a copy for which later work of the training waits."""
+        for device, of_device in _by_device(pairs).items():
             with torch.cuda.device(device):
                 begun = self._mark(device)
-                for target, source in pairs:
+                for target, source in of_device:
                     target.copy_(source, non_blocking=True)
                 self._held_up.append((begun, self._mark(device)))
 
-    def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
-        for device, pairs in _by_device(targets, sources).items():
+    def copy_beside(self, pairs: Pairs) -> None:
+        """Starts a copy beside the training's later work, until `hold_writes`."""
+        for device, of_device in _by_device(pairs).items():
             if (stream := self._streams.get(device)) is None:
                 stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
                 self._streams[device] = stream
             stream.wait_stream(torch.cuda.current_stream(device))
             with torch.cuda.stream(stream):
-                for target, source in pairs:
+                for target, source in of_device:
                     target.copy_(source, non_blocking=True)
                 self._copied[device] = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 self._copied[device].record(stream)
 
     def hold_writes(self) -> bool:
+        """Makes the training's later work wait for the copies beside it; False: it cannot."""
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
             return False
         for device, copied in self._copied.items():
@@ -58,6 +63,7 @@ class CudaLane:
         return all(event.query() for event in events)  # type: ignore[no-untyped-call]
 
     def wait(self) -> float:
+        """Waits for all copies; returns the seconds for which the training's work has waited."""
         for event in (*self._copied.values(), *(end for _, end in self._held_up)):
             event.synchronize()
         seconds: float = sum(begun.elapsed_time(end) for begun, end in self._held_up) / 1000
@@ -86,10 +92,8 @@ def unlock_pages(address: int) -> None:
     torch.cuda.cudart().cudaHostUnregister(address)  # type: ignore[no-untyped-call]
 
 
-def _by_device(
-    targets: Tensors, sources: Tensors
-) -> dict[torch.device, list[tuple[torch.Tensor, torch.Tensor]]]:
-    found: dict[torch.device, list[tuple[torch.Tensor, torch.Tensor]]] = {}
-    for target, source in zip(targets, sources, strict=True):
-        found.setdefault(source.device, []).append((target, source))
+def _by_device(pairs: Pairs) -> dict[torch.device, list[Pair]]:
+    found: dict[torch.device, list[Pair]] = {}
+    for pair in pairs:
+        found.setdefault(pair[1].device, []).append(pair)
     return found

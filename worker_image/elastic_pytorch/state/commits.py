@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from elastic_pytorch.group import in_process
-from elastic_pytorch.memory.commit_copies import Copier, Lane
+from elastic_pytorch.memory.commit_copies import Copier
+from elastic_pytorch.memory.gpu_copies import CudaLane
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -13,7 +14,7 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 class Commits:
     def __init__(
-        self, interval: CommitInterval, lane: Lane, registered: Iterable[Any], *, overlap: bool
+        self, interval: CommitInterval, lane: CudaLane, registered: Iterable[Any], *, overlap: bool
     ) -> None:
         self.snapshot: Snapshot | None = None  # the memory, if this process has one
         self._interval = interval

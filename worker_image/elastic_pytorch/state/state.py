@@ -10,7 +10,6 @@ import torch.distributed as dist
 from elastic_pytorch.group import in_process
 from elastic_pytorch.group.rank_group import RankGroup, TorchGroup, cpu_group, gather_parts
 from elastic_pytorch.log import logger
-from elastic_pytorch.memory.commit_copies import Lane
 from elastic_pytorch.memory.gpu_copies import CudaLane
 from elastic_pytorch.memory.pod_memory import PodMemory, leave, pod_number, writes_for_its_pod
 from elastic_pytorch.memory.snapshot import Snapshot
@@ -77,7 +76,7 @@ class State(Contents):
 
     Options = StateOptions
     _FLUSH_SECONDS = 5.0
-    _LANE: type[Lane] = CudaLane
+    _LANE = CudaLane
 
     def __init__(
         self,
