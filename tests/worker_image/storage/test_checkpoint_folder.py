@@ -174,7 +174,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     tree = {"w": torch.arange(50.0), "b": torch.zeros(0), "step": 7, "rate": float("inf")}
     snapshot = Snapshot.create("test")
     snapshot.write(StateVersion(3, 7), tree)
-    (slot,) = slots.valid_slots(slots.read_header(snapshot.fd))
+    (slot,) = slots.valid_slots(snapshot.fd)
     path = write(
         folder, StateVersion(3, 7), [os.pread(snapshot.fd, slot.length, slot.offset)], keep=1
     )

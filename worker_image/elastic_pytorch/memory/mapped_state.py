@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from elastic_pytorch.memory.slot_memory import populate
-from elastic_pytorch.memory.slots import Slot, read_header, valid_slots
+from elastic_pytorch.memory.slots import Slot, valid_slots
 from elastic_pytorch.state_format.payload import view_payload
 
 
@@ -18,7 +18,7 @@ class MappedState:
     """
 
     def __init__(self, fd: int, slot: Slot | None = None) -> None:
-        slot = slot or next(iter(valid_slots(read_header(fd))), None)
+        slot = slot or next(iter(valid_slots(fd)), None)
         if slot is None:
             raise LookupError("an empty snapshot")
         self.version = slot.version

@@ -44,19 +44,21 @@ def entry_offset(index: int) -> int:
     return ENTRIES_OFFSET + index * ENTRY_STRIDE
 
 
-def pack_entry(slot: Slot) -> bytes:
+def put_entry(fd: int, slot: Slot) -> None:
+    """Makes a slot's state the newest, for all processes that have the file."""
     fields = _ENTRY.pack(slot.sequence, slot.version.generation, slot.version.step, slot.length)
-    return fields + _CHECK.pack(zlib.crc32(fields))
+    os.pwrite(fd, fields + _CHECK.pack(zlib.crc32(fields)), entry_offset(slot.number))
 
 
-def valid_slots(header: bytes | memoryview) -> list[Slot]:
-    """Returns the slots that hold a state, newest first; raises ValueError for other bytes."""
-    if len(header) < HEADER_BYTES or bytes(header[: len(MAGIC)]) != MAGIC:
+def valid_slots(fd: int) -> list[Slot]:
+    """Returns the slots that hold a state, newest first; raises ValueError for other files."""
+    header = os.pread(fd, HEADER_BYTES, 0)
+    if len(header) < HEADER_BYTES or header[: len(MAGIC)] != MAGIC:
         raise ValueError("not a snapshot")
     found = []
     for index in range(SLOTS):
         at = entry_offset(index)
-        fields = bytes(header[at : at + _ENTRY.size])
+        fields = header[at : at + _ENTRY.size]
         sequence, generation, step, length = _ENTRY.unpack(fields)
         (check,) = _CHECK.unpack_from(header, at + _ENTRY.size)
         if sequence and check == zlib.crc32(fields) and length <= SLOT_BYTES:
@@ -64,13 +66,9 @@ def valid_slots(header: bytes | memoryview) -> list[Slot]:
     return sorted(found, key=lambda slot: -slot.sequence)
 
 
-def pinned_slot(header: bytes | memoryview) -> int | None:
-    (pin,) = _PIN.unpack_from(header, PIN_OFFSET)
+def pinned_slot(fd: int) -> int | None:
+    (pin,) = _PIN.unpack(os.pread(fd, _PIN.size, PIN_OFFSET))
     return pin - 1 if 0 < pin <= SLOTS else None
-
-
-def read_header(fd: int) -> bytes:
-    return os.pread(fd, HEADER_BYTES, 0)
 
 
 def pin_newest(fd: int) -> Slot | None:
@@ -80,7 +78,7 @@ def pin_newest(fd: int) -> Slot | None:
     other's: this one pins a slot and checks that it holds the same state, the other empties a slot
     and checks that it is not pinned.
     """
-    while slots := valid_slots(read_header(fd)):
+    while slots := valid_slots(fd):
         os.pwrite(fd, _PIN.pack(slots[0].number + 1), PIN_OFFSET)
         if still_holds(fd, slots[0]):
             return slots[0]
@@ -88,7 +86,7 @@ def pin_newest(fd: int) -> Slot | None:
 
 
 def still_holds(fd: int, slot: Slot) -> bool:
-    return slot in valid_slots(read_header(fd))
+    return slot in valid_slots(fd)
 
 
 def unpin(fd: int) -> None:

@@ -27,7 +27,7 @@ class Snapshot:
     """States in alternating slots of a memfd, of which one is whole at any time."""
 
     def __init__(self, fd: int, count: int = SLOTS) -> None:
-        slots.valid_slots(slots.read_header(fd))
+        slots.valid_slots(fd)
         self.fd = fd
         # The version that is not overwritten, instead of the newest; None: the newest.
         self.kept: StateVersion | None = None
@@ -83,7 +83,7 @@ class Snapshot:
         if any(tensor.is_cuda for tensor in tensors):
             mapping.lock()
         length = mapping.put_skeleton(skeleton)
-        slot = Slot(number, slots[0].sequence + 1 if slots else 1, StateVersion(*version), length)
+        slot = Slot(number, slots[0].sequence + 1 if slots else 1, version, length)
         copying = copy(mapping.tensors, tensors)
         try:
             check()
@@ -97,10 +97,8 @@ class Snapshot:
         slots = self.slots()
         number = self._empty_slots(slots)
         self._mappings[number] = None
-        return Arriving(
-            self.fd,
-            Slot(number, slots[0].sequence + 1 if slots else 1, StateVersion(*version), length),
-        )
+        slot = Slot(number, slots[0].sequence + 1 if slots else 1, version, length)
+        return Arriving(self.fd, slot)
 
     @property
     def copying(self) -> bool:
@@ -119,7 +117,7 @@ class Snapshot:
         self._copying = None
         if copy.finish():
             # A system call makes others see the earlier bytes before this entry, on any processor.
-            os.pwrite(self.fd, slots.pack_entry(slot), slots.entry_offset(slot.number))
+            slots.put_entry(self.fd, slot)
         return True
 
     def newest(self) -> StateVersion | None:
@@ -133,7 +131,7 @@ class Snapshot:
         os.close(self.fd)
 
     def slots(self) -> list[Slot]:
-        return slots.valid_slots(slots.read_header(self.fd))
+        return slots.valid_slots(self.fd)
 
     def _empty_slots(self, held: list[Slot]) -> int:
         """Empties a slot to write to, and releases other unused slots. See `pin_newest`."""
@@ -161,7 +159,7 @@ class Snapshot:
         return empty
 
     def _pinned(self) -> int | None:
-        return slots.pinned_slot(slots.read_header(self.fd))
+        return slots.pinned_slot(self.fd)
 
     def _prepare(self, number: int, kinds: list[TensorKind], skeleton_length: int) -> None:
         """Allocates the next commit's slot in a thread, so that the commit does not wait for it."""
@@ -188,4 +186,4 @@ class Arriving:
         )
 
     def complete(self) -> None:
-        os.pwrite(self._fd, slots.pack_entry(self._slot), slots.entry_offset(self._slot.number))
+        slots.put_entry(self._fd, self._slot)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from elastic_pytorch.log import logger, start_logging
-from elastic_pytorch.memory.slots import read_header, valid_slots
+from elastic_pytorch.memory.slots import valid_slots
 from elastic_pytorch.pod.messages import (
     MAX_MESSAGE_BYTES,
     MAX_NAME_CHARACTERS,
@@ -356,7 +356,7 @@ def _may_replace(held: int, other: int) -> bool:
 
 def _newest(fd: int) -> StateVersion | None:
     try:
-        slots = valid_slots(read_header(fd))
+        slots = valid_slots(fd)
     except (ValueError, OSError):  # another release's
         return None
     return slots[0].version if slots else None
