@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch.memory import slots
+from elastic_pytorch.memory import slot_memory, slots
 from elastic_pytorch.memory.commit_copies import Tensors, copy_at_once
 from elastic_pytorch.memory.slot_memory import SlotMemory, room
 from elastic_pytorch.memory.slots import pin_newest, still_holds, unpin
@@ -294,19 +294,26 @@ def test_death_at_any_point_leaves_a_whole_state() -> None:
     assert any(look["moved"] > 0 for look in kills)
 
 
-def test_container_without_room_is_told_instead_of_killed(tmp_path: Path) -> None:
+def test_container_without_room_is_told_instead_of_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def left(number: int | None) -> None:
+        monkeypatch.setattr(slot_memory, "room", lambda: number)
+
     snapshot, kinds = Snapshot.create("test"), [(torch.float32, torch.Size([1 << 20]))]
+    left(4 << 20)
     with pytest.raises(
         MemoryError, match=r"takes 0.0 GB more of the pod's memory.*raise resources.limits.memory"
     ):
-        SlotMemory(snapshot.fd, 0, kinds, 100, left=lambda: 4 << 20)
+        SlotMemory(snapshot.fd, 0, kinds, 100)
+    left(None)
     snapshot.write(StateVersion(1, 1), {"weights": torch.ones(1 << 20)})
     [slot] = snapshot.slots()
-    SlotMemory(snapshot.fd, slot.number, kinds, 100, left=lambda: 0)  # which has its memory
+    left(0)
+    SlotMemory(snapshot.fd, slot.number, kinds, 100)  # which has its memory
+    left(9 << 20)
     grown = [(torch.float32, torch.Size([3 << 20]))]  # as with the first step of an optimizer
-    SlotMemory(snapshot.fd, slot.number, grown, 100, left=lambda: 9 << 20)
+    SlotMemory(snapshot.fd, slot.number, grown, 100)
     with pytest.raises(MemoryError):
-        SlotMemory(snapshot.fd, 2, grown, 100, left=lambda: 9 << 20)
+        SlotMemory(snapshot.fd, 2, grown, 100)
     snapshot.close()
 
 
@@ -323,8 +330,12 @@ STAT = "anon 600\ninactive_file 100\nactive_file 50\n"
     ],
 )
 def test_room_of_a_container_is_what_it_has_not_taken_or_can_take_back(
-    tmp_path: Path, files: dict[str, str], bytes_left: int | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str],
+    bytes_left: int | None,
 ) -> None:
     for name, content in files.items():
         (tmp_path / f"memory.{name}").write_text(content)
-    assert room(tmp_path) == bytes_left
+    monkeypatch.setattr(slot_memory, "CGROUP", tmp_path)
+    assert room() == bytes_left

@@ -5,7 +5,7 @@ import ctypes
 import mmap
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -13,7 +13,7 @@ import torch
 from elastic_pytorch.memory import slots
 from elastic_pytorch.memory.gpu_copies import lock_pages, unlock_pages
 from elastic_pytorch.memory.slots import SLOT_BYTES
-from elastic_pytorch.state_format.payload import PREFIX, TensorKind, tensor_offsets
+from elastic_pytorch.state_format.payload import PREFIX, TensorKind, tensor_offsets, view_at
 
 MADV_POPULATE_WRITE = 23  # Linux 5.14
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
@@ -23,14 +23,13 @@ CGROUP = Path("/sys/fs/cgroup")
 RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")
 
 
-def room(cgroup: Path | None = None) -> int | None:
+def room() -> int | None:
     """How many bytes the container may still take; None: no limit is known."""
-    cgroup = cgroup or CGROUP
     try:
-        used = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        used = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
         reclaimable = sum(int(used[name]) for name in RECLAIMABLE)
-        taken = int((cgroup / "memory.current").read_text()) - reclaimable
-        return int((cgroup / "memory.max").read_text()) - taken
+        taken = int((CGROUP / "memory.current").read_text()) - reclaimable
+        return int((CGROUP / "memory.max").read_text()) - taken
     except (OSError, ValueError, KeyError):  # "max"
         return None
 
@@ -39,12 +38,7 @@ class SlotMemory:
     """The tensors in a slot. It refuses memory for which the kernel would kill processes."""
 
     def __init__(
-        self,
-        fd: int,
-        number: int,
-        kinds: Sequence[TensorKind],
-        skeleton_length: int,
-        left: Callable[[], int | None] = room,
+        self, fd: int, number: int, kinds: Sequence[TensorKind], skeleton_length: int
     ) -> None:
         offsets, self._data_end = tensor_offsets(kinds)
         length = self._data_end + skeleton_length + SKELETON_ROOM
@@ -54,7 +48,7 @@ class SlotMemory:
                 f"a state of {length} bytes is too large for a snapshot, which holds {SLOT_BYTES}"
             )
         needed = length - _memory_of(fd, number)
-        if (bytes_left := left()) is not None and bytes_left < needed:
+        if (bytes_left := room()) is not None and bytes_left < needed:
             raise MemoryError(
                 f"the next commit of the state takes {needed / 1e9:.1f} GB more of the pod's "
                 f"memory, of which the container has {max(0, bytes_left) / 1e9:.1f} GB left: "
@@ -63,14 +57,11 @@ class SlotMemory:
         self._map = mmap.mmap(fd, length, offset=slots.slot_offset(number))
         self._kinds = kinds
         self._bytes = memoryview(self._map)
-        self._whole = torch.frombuffer(self._map, dtype=torch.uint8)
+        self._address = torch.frombuffer(self._map, dtype=torch.uint8).data_ptr()
         self._locked = False
-        populate(self._whole.data_ptr(), length)
+        populate(self._address, length)
         self.tensors = [
-            self._whole[offset : offset + dtype.itemsize * shape.numel()].view(dtype).view(shape)
-            if shape.numel()
-            else torch.empty(shape, dtype=dtype)
-            for (dtype, shape), offset in zip(kinds, offsets, strict=True)
+            view_at(self._map, offset, *kind) for kind, offset in zip(kinds, offsets, strict=True)
         ]
 
     def fits(self, kinds: Sequence[TensorKind], skeleton_length: int) -> bool:
@@ -80,9 +71,8 @@ class SlotMemory:
         """Pins the pages while this object exists, for asynchronous copies from a GPU."""
         if not self._locked:
             self._locked = True
-            address = self._whole.data_ptr()
-            if lock_pages(address, len(self._bytes)):
-                weakref.finalize(self, unlock_pages, address).atexit = False
+            if lock_pages(self._address, len(self._bytes)):
+                weakref.finalize(self, unlock_pages, self._address).atexit = False
 
     def put_skeleton(self, skeleton: bytes) -> int:
         """Returns the state's length."""

@@ -8,6 +8,7 @@ import ctypes
 import mmap
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,33 +39,34 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
 
     def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
         tensor = torch.empty(shape, dtype=dtype)
-        read_into(offset, memory_of(tensor))
+        if tensor.numel():
+            read_into(offset, memory_of(tensor))
         return tensor
 
     return _take_apart(read_into, length, tensor_at)
 
 
 def decoded(payload: bytes) -> Any:
-    def read_into(offset: int, buffer: memoryview) -> None:
-        buffer[:] = payload[offset : offset + len(buffer)]
-
-    return read_payload(read_into, len(payload))
+    return read_payload(partial(_copy_from, payload), len(payload))
 
 
 def view_payload(memory: mmap.mmap, length: int) -> Any:
     """Returns the state at the beginning of mapped memory, with tensors that are views of it."""
+    return _take_apart(partial(_copy_from, memory), length, partial(view_at, memory))
 
-    def read_into(offset: int, buffer: memoryview) -> None:
-        buffer[:] = memory[offset : offset + len(buffer)]
 
-    def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
-        # Each has its own storage, from whose beginning random number generators read a state.
-        data = torch.frombuffer(
-            memory, dtype=torch.uint8, count=dtype.itemsize * shape.numel(), offset=offset
-        )
-        return data.view(dtype).view(shape)
+def view_at(memory: mmap.mmap, offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+    if not shape.numel():
+        return torch.empty(shape, dtype=dtype)
+    # Each has its own storage, from whose beginning random number generators read a state.
+    data = torch.frombuffer(
+        memory, dtype=torch.uint8, count=dtype.itemsize * shape.numel(), offset=offset
+    )
+    return data.view(dtype).view(shape)
 
-    return _take_apart(read_into, length, tensor_at)
+
+def _copy_from(memory: bytes | mmap.mmap, offset: int, buffer: memoryview) -> None:
+    buffer[:] = memory[offset : offset + len(buffer)]
 
 
 def _take_apart(
@@ -87,10 +89,7 @@ def _take_apart(
     offsets, end = tensor_offsets(kinds)
     if end != PREFIX.size + data_length:
         raise ValueError(f"tensors of {end - PREFIX.size} bytes in {data_length} bytes")
-    tensors = [
-        tensor_at(offset, dtype, shape) if shape.numel() else torch.empty(shape, dtype=dtype)
-        for (dtype, shape), offset in zip(kinds, offsets, strict=True)
-    ]
+    tensors = [tensor_at(offset, *kind) for kind, offset in zip(kinds, offsets, strict=True)]
     return unflatten(bytes(skeleton), tensors)
 
 
