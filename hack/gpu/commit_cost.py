@@ -78,11 +78,11 @@ def measure(size: int, *, overlap: bool) -> Commits:
     timed(4, committing(each))
     loss = timed(10, committing(each)) - alone
     cost = statistics.median(each._interval._commits)
-    assert each._snapshot is not None
-    memory = os.fstat(each._snapshot.fd).st_blocks * 512 / size
+    assert each._commits.snapshot is not None
+    memory = os.fstat(each._commits.snapshot.fd).st_blocks * 512 / size
     assert all(
         mapping.tensors[0].is_pinned()
-        for mapping in each._snapshot._mappings
+        for mapping in each._commits.snapshot._mappings
         if mapping is not None
     )
     each.close()

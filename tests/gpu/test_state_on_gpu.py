@@ -64,8 +64,8 @@ class Training:
 
     @property
     def snapshot(self) -> Snapshot:
-        assert self.state._snapshot is not None
-        return self.state._snapshot
+        assert self.state._commits.snapshot is not None
+        return self.state._commits.snapshot
 
 
 def kept(tree: Any) -> dict[str, torch.Tensor]:

@@ -12,7 +12,6 @@ from elastic_pytorch.group.rank_group import RankGroup, TorchGroup, cpu_group, g
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.gpu_copies import CudaLane
 from elastic_pytorch.memory.pod_memory import PodMemory, leave, pod_number, writes_for_its_pod
-from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.state.commit_interval import CommitInterval
@@ -39,7 +38,7 @@ from elastic_pytorch.state.step_boundary import (
 )
 from elastic_pytorch.state.step_reports import StepReports
 from elastic_pytorch.state.values.alike import Comparison, refuse_grown_apart
-from elastic_pytorch.state.values.per_rank import exchange_all, keeps_by_rank
+from elastic_pytorch.state.values.per_rank import PerRank, exchange_all
 from elastic_pytorch.state.values.plain_values import PlainValues
 from elastic_pytorch.state.values.registered import Registered, describe, refuse_sharded
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -106,7 +105,6 @@ class State(Contents):
         self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # the step of the last commit
         self._memory: PodMemory | None = None
-        self._snapshot: Snapshot | None = None
         self._leave: weakref.finalize[Any, Any] | None = None
         self._reports = StepReports(self._name, self._interval)
         self._boundary: StepBoundary | None = None
@@ -207,9 +205,8 @@ class State(Contents):
         turns.count(self)
         if self._folder:
             unfinished[self] = None
-        self._reports.end_step(
-            self._step, max(self._ends, default=None), loss, rank=self._rank, writes=self._writes()
-        )
+        total = max(self._ends, default=None)
+        self._reports.end_step(self._step, total, loss, rank=self._rank)
 
     def _complete_step(self) -> None:
         boundary, agent = self._boundary, self._agent_link
@@ -254,7 +251,7 @@ class State(Contents):
         self._commits.close()
         if self._leave is not None:
             self._leave()
-            self._snapshot = self._memory = None
+            self._memory = None
         # Without an agent, the next State of this name reads the folder into a new memory.
         if self._leave is not None and (agent_link.current() is None or not self._folder):
             agent_link.pod_client().drop(self._name)
@@ -283,13 +280,13 @@ class State(Contents):
         self._flush(now=True)
         written = True
         with saving():
-            if self._writes():
+            if self._name in last_commits:
                 written = agent_link.pod_client().drain(LAST_FLUSH_SECONDS, self._name)
                 self._reports.report_failed_writes()
             return not any_rank(not written, self._group)
 
     def _complete_at_exit(self) -> None:
-        if keeps_by_rank(self._objects.values()):
+        if self._objects_of(PerRank):
             if self._world > 1 and not dist.is_initialized():
                 return
             exchange_all(self._objects.values(), self._group)
@@ -308,9 +305,6 @@ class State(Contents):
                 "as max_steps has it"
             )
         self._ends.add(step)
-
-    def _writes(self) -> bool:
-        return self._rank == 0 and bool(self._folder) and self._snapshot is not None
 
     def _leave_unfinished(self) -> None:
         self._counted, self._compared = False, None
@@ -347,9 +341,9 @@ class State(Contents):
         self._memory.pod = pod_number() if has_agent else None
         self._memory.keeps = writes_for_its_pod()
         self._memory.open()
-        if self._snapshot is None and self._memory.snapshot is not None:
-            self._snapshot = self._commits.snapshot = self._memory.snapshot
-            self._leave = weakref.finalize(self, leave, self._name, self._snapshot)
+        if self._leave is None and self._memory.snapshot is not None:
+            self._commits.snapshot = self._memory.snapshot
+            self._leave = weakref.finalize(self, leave, self._name, self._memory.snapshot)
             self._leave.atexit = False
 
     def _settle_last(self, *, stop: bool) -> bool:
@@ -374,7 +368,7 @@ class State(Contents):
         self._version = StateVersion(self._version.generation, self._step)
         if writes_for_its_pod():
             self._commits.write(self._version, self._tree)
-        if self._writes():
+        if self._rank == 0 and self._folder and self._commits.snapshot is not None:
             last_commits[self._name] = LastCommit(self._version, self._folder, self._keep)
         else:  # in a new group in this process, another one may be rank 0
             last_commits.pop(self._name, None)

@@ -9,6 +9,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.commit_interval import CommitInterval
+from elastic_pytorch.state.last_commits import last_commits
 
 REPORT_SECONDS = 0.1  # between two reports of more than the step: reading a loss may wait for a GPU
 
@@ -19,14 +20,14 @@ class StepReports:
         self._reported_at, self._reported_interval = float("-inf"), interval.steps
         self._trouble = ""
 
-    def end_step(self, step: int, total: int | None, loss: Any, *, rank: int, writes: bool) -> None:
-        """Reports a step, of `total` if that is known; `writes`: this rank has checkpoints."""
+    def end_step(self, step: int, total: int | None, loss: Any, *, rank: int) -> None:
+        """Reports a step, of `total` if that is known."""
         moment = time.monotonic()
         if moment - self._reported_at < REPORT_SECONDS and step != total:
             report(step=step)
             return
         self._reported_at, flushed = moment, None
-        if writes:
+        if self._name in last_commits:
             flushed = agent_link.pod_client().flushed(self._name)
             self.report_failed_writes()
         loss = loss.detach() if isinstance(loss, torch.Tensor) else loss

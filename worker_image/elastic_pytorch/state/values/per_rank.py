@@ -79,7 +79,3 @@ def exchange_all(objects: Iterable[Any], group: Any) -> None:
     for each in objects:
         if isinstance(each, PerRank):
             each.exchange(group)
-
-
-def keeps_by_rank(objects: Iterable[Any]) -> bool:
-    return any(isinstance(each, PerRank) for each in objects)
