@@ -75,6 +75,7 @@ class PodMemory:
         self.snapshot.write(version, tree)
 
     def of_keeper(self) -> MappedState:
+        """Returns the newest state that another process of the pod keeps."""
         descriptor = self._client.fetch(self._name)
         if descriptor is None:
             raise OSError(

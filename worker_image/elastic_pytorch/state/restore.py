@@ -10,13 +10,14 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
 from elastic_pytorch.group.rank_group import RankGroup, digest_number
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.memory.pod_memory import PodMemory
 from elastic_pytorch.progress.report import report_failed_saves
 from elastic_pytorch.state.source import NO_POD, NONE, MemoryReport, Source, choose_memory, lacking
 from elastic_pytorch.state_format.payload import decoded, encoded
@@ -41,20 +42,6 @@ class Found:
     shared: bool = False  # a rank reads it in another one's memory, which must not change meanwhile
     # Of its tensors; None: they have memory of their own.
     mapped: MappedState | None = field(default=None, repr=False)
-
-
-class Memory(Protocol):
-    """See `PodMemory`."""
-
-    pod: int | None
-    keeps: bool
-
-    def newest(self) -> MappedState | None: ...
-
-    def write(self, version: StateVersion, tree: Any) -> None: ...
-
-    def of_keeper(self) -> MappedState:
-        """Returns the newest state that another process of the pod keeps."""
 
 
 def load_initial(load: Callable[[], object]) -> None:
@@ -169,7 +156,7 @@ CANNOT_CLAIM, CANNOT_READ, CANNOT_BEGIN = 1, 2, 3
 class Search:
     """The ranks gather its `numbers`, and then call `find`. Only rank 0 reads the folder."""
 
-    def __init__(self, group: RankGroup, memory: Memory | None, folder: str) -> None:
+    def __init__(self, group: RankGroup, memory: PodMemory | None, folder: str) -> None:
         self._group, self._memory, self._folder = group, memory, folder
         self._held = memory.newest() if memory else None
         self._tree = self._held.tree if self._held else None

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from elastic_pytorch.log import logger
@@ -77,16 +78,13 @@ class ObjectStore:
         return self._does(self._obstore.list_with_delimiter, self._store)
 
     def open(self, name: str) -> "ObjectFile":
-        return ObjectFile(self._size(name), self._reading(name))
+        return ObjectFile(self._size(name), partial(self._range, name))
 
     def _size(self, name: str) -> int:
         return int(self._does(self._obstore.head, self._store, name)["size"])
 
-    def _reading(self, name: str) -> Callable[[int, int], Any]:
-        def read(start: int, end: int) -> Any:
-            return self._does(self._obstore.get_range, self._store, name, start=start, end=end)
-
-        return read
+    def _range(self, name: str, start: int, end: int) -> Any:
+        return self._does(self._obstore.get_range, self._store, name, start=start, end=end)
 
     def put(
         self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], object]
@@ -130,7 +128,8 @@ class ObjectStore:
         return ObjectWriter(stream, lambda error: plain_error(error, self.location))
 
     def reader(self, name: str) -> io.BufferedReader:
-        return io.BufferedReader(ObjectRanges(self._size(name), self._reading(name)), BUFFER_BYTES)
+        ranges = ObjectRanges(self._size(name), partial(self._range, name))
+        return io.BufferedReader(ranges, BUFFER_BYTES)
 
     def create(self, name: str) -> bool:
         try:

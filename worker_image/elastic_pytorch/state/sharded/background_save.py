@@ -8,12 +8,12 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from elastic_pytorch.group.rank_group import TorchGroup
 from elastic_pytorch.memory.pod_memory import workers_of_pod
 from elastic_pytorch.memory.slot_memory import room
 from elastic_pytorch.state.sharded.peers.memory import shard_bytes
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.trees import Tree, insert, taken_apart
+from elastic_pytorch.state.step_boundary import any_rank
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten
 from elastic_pytorch.state_format.state_version import StateVersion
 
@@ -53,7 +53,7 @@ def has_room_for_copy(tree: Tree, group: dist.ProcessGroup | None) -> bool:
     """Whether all ranks' containers have memory for a copy of the state. Collective."""
     left = room()
     lacks = left is not None and shard_bytes(tree) * workers_of_pod() > left
-    return not any(each[0] for each in TorchGroup(group).gather([int(lacks)]))
+    return not any_rank(lacks, group)
 
 
 def copy_on_cpu(tree: Tree) -> Tree:

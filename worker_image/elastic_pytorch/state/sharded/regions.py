@@ -43,10 +43,6 @@ class Piece(NamedTuple):
     target: Region  # in the shard that is filled
 
 
-class Uncovered(RuntimeError):
-    """Some elements of a tensor are in no shard."""
-
-
 def region_of(tensor: DTensor) -> Region:
     [chunk] = tensor.__create_chunk_list__()  # type: ignore[no-untyped-call] # as distributed checkpoints do
     return Region(tuple(chunk.offsets), tuple(chunk.sizes))
@@ -79,6 +75,9 @@ def pieces(
             if box is not None
         ]
         if sum(piece.source.elements for piece in own) != region.elements:
-            raise Uncovered(f"{name_of(keys)} is not there as a whole")
+            raise RuntimeError(
+                "the state in memory does not fit this script: "
+                f"{name_of(keys)} is not there as a whole"
+            )
         found += own
     return found

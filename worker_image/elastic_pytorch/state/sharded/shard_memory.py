@@ -14,14 +14,7 @@ from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.pod_memory import Client, PodMemory, number_in_pod, pod_number
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held
-from elastic_pytorch.state.sharded.regions import (
-    Piece,
-    Region,
-    Uncovered,
-    local_part,
-    pieces,
-    region_of,
-)
+from elastic_pytorch.state.sharded.regions import Piece, Region, local_part, pieces, region_of
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, look_up, name_of, taken_apart
 
 LAYOUT = 2
@@ -130,10 +123,7 @@ def read_state(
         part: {keys: region for keys, (_, _, region) in regions.items()}
         for part, regions in described.items()
     }
-    try:
-        plan = pieces(wanted, held)
-    except Uncovered as error:
-        raise RuntimeError(f"the state in memory does not fit this script: {error}") from error
+    plan = pieces(wanted, held)
     sources = {
         part: {tuple(keys): local for keys, _, _, local in each.tree["shards"]}
         for part, each in mapped.items()
@@ -172,19 +162,13 @@ def _targets(
             if keys in targets:
                 continue
             tensor = look_up(template, keys)
-            if (
-                not isinstance(tensor, DTensor)
-                or tuple(tensor.shape) != shape
-                or str(tensor.dtype) != dtype
-            ):
-                what = (
-                    "nothing sharded"
-                    if not isinstance(tensor, DTensor)
-                    else f"{tensor.dtype} {list(tensor.shape)}"
-                )
+            was, now = f"{dtype} {list(shape)}", "nothing sharded"
+            if isinstance(tensor, DTensor):
+                now = f"{tensor.dtype} {list(tensor.shape)}"
+            if now != was:
                 raise RuntimeError(
                     "the state in memory does not fit this script: "
-                    f"{name_of(keys)} was {dtype} {list(shape)}, and is {what}"
+                    f"{name_of(keys)} was {was}, and is {now}"
                 )
             targets[keys] = tensor
     return targets

@@ -35,7 +35,7 @@ class Comparison:
         identity: Identity,
         parameters: dict[str, str],
         objects: dict[str, Any],
-        plain: Plain = dict,
+        plain: Plain,
     ) -> None:
         self._name, self._description = identity.key, {"State": identity.description, **parameters}
         begins = identity.key not in _loaded
@@ -68,7 +68,7 @@ class Comparison:
             )
 
 
-def refuse_grown_apart(group: RankGroup, objects: dict[str, Any], plain: Plain = dict) -> None:
+def refuse_grown_apart(group: RankGroup, objects: dict[str, Any], plain: Plain) -> None:
     """Raises a RuntimeError, on all ranks, if a state that is kept once differs. Collective."""
     digests = digests_of(objects, plain)
     numbers = [number for (number,) in group.gather([_number_of(digests)])]

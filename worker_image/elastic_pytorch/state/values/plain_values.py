@@ -20,14 +20,14 @@ def fingerprint(tensor: torch.Tensor) -> Fingerprint:
 class PlainValues:
     def __init__(self, group: RankGroup, values: dict[str, Any]) -> None:
         self._group = group
-        self._known = _Seen(values)
+        self._known = _seen(values)
 
     def take_over(self, values: dict[str, Any]) -> None:
         """Replaces values by rank 0's changed ones. Collective."""
         changed = False
         if self._group.rank == 0:
-            seen = _Seen(values)
-            changed, self._known = seen != self._known, seen
+            before, self._known = self._known, _seen(values)
+            changed = before[0] != self._known[0]
         if not self._group.first(int(changed)):
             return
         taken = self._group.broadcast(values, 0)
@@ -62,17 +62,9 @@ def placed(new: Any, old: Any) -> Any:
     return old
 
 
-class _Seen:
-    """A fingerprint, with the tensors, so that no new one gets an old one's address."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._skeleton, self._tensors = flatten(values)
-        self._versions = [fingerprint(tensor) for tensor in self._tensors]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Seen) and (self._skeleton, self._versions) == (
-            other._skeleton,
-            other._versions,
-        )
-
-    __hash__ = None  # type: ignore[assignment]
+def _seen(
+    values: dict[str, Any],
+) -> tuple[tuple[bytes, list[Fingerprint]], list[torch.Tensor]]:
+    """Returns a fingerprint, and the tensors, so that no new one gets an old one's address."""
+    skeleton, tensors = flatten(values)
+    return (skeleton, [fingerprint(tensor) for tensor in tensors]), tensors

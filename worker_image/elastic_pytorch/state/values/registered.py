@@ -1,6 +1,6 @@
 """The objects that are registered with a State."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -115,18 +115,16 @@ def _is_sharded(each: Any) -> bool:
     # By class name, here and below, as the import of their modules takes long.
     if any("DTensor" in _names(parameter) for parameter in _parameters(each)):
         return True
-    modules = model_of(each).modules() if isinstance(model_of(each), torch.nn.Module) else ()
     # Its parameters may be gathered at this moment.
-    return any("FSDPModule" in _names(module) for module in modules)
+    return any("FSDPModule" in _names(module) for module in _modules(each))
 
 
 def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
     """Raises a RuntimeError for objects whose shards neither State nor ShardedState can keep."""
     for name, each in objects.items():
         parameters = list(_parameters(each))
-        modules = model_of(each).modules() if isinstance(model_of(each), torch.nn.Module) else ()
         flat = any(getattr(parameter, "_is_flat_param", False) for parameter in parameters)
-        if flat or any("FullyShardedDataParallel" in _names(module) for module in modules):
+        if flat or any("FullyShardedDataParallel" in _names(part) for part in _modules(each)):
             raise RuntimeError(
                 f"{name} is a FullyShardedDataParallel, whose state_dict is collective: "
                 "shard it with torch.distributed.fsdp.fully_shard before State is made"
@@ -235,6 +233,11 @@ def first_difference(
         if mine and its and mine != its:
             return f"{path} is {mine} on rank {first_rank}, and {its} on that rank"
     return None
+
+
+def _modules(each: Any) -> Iterable[torch.nn.Module]:
+    each = model_of(each)
+    return each.modules() if isinstance(each, torch.nn.Module) else ()
 
 
 def _parameters(each: Any) -> Iterator[Any]:
