@@ -22,8 +22,11 @@ def as_it_was() -> Iterator[None]:
     rng_state.put_back(before, 0, 1, 0)
 
 
-def two_devices() -> list[torch.Generator]:
-    return [torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)]
+@pytest.fixture
+def devices(monkeypatch: pytest.MonkeyPatch) -> list[torch.Generator]:
+    made = [torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)]
+    monkeypatch.setattr(rng_state, "device_generators", lambda: made)
+    return made
 
 
 def draw(devices: list[torch.Generator]) -> list[Any]:
@@ -31,46 +34,50 @@ def draw(devices: list[torch.Generator]) -> list[Any]:
     return drawn + [torch.rand(3, generator=device).tolist() for device in devices]
 
 
-def test_seeding_reaches_every_device() -> None:
-    devices = two_devices()
-    rng_state.seed_all(5, devices)
+def test_seeding_reaches_every_device(devices: list[torch.Generator]) -> None:
+    rng_state.seed_all(5)
     first = draw(devices)
     assert first[3] == first[4]
-    rng_state.seed_all(5, devices)
+    rng_state.seed_all(5)
     assert draw(devices) == first
-    rng_state.seed_all(6, devices)
+    rng_state.seed_all(6)
     assert all(one != other for one, other in zip(draw(devices), first, strict=True))
 
 
-def test_the_same_rank_goes_on_with_the_numbers_of_every_device() -> None:
-    devices = two_devices()
-    state = rng_state.capture(1, 2, devices)
+def test_the_same_rank_goes_on_with_the_numbers_of_every_device(
+    devices: list[torch.Generator],
+) -> None:
+    state = rng_state.capture(1, 2)
     expected = draw(devices)
-    rng_state.put_back(state, 1, 2, 7, devices)
+    rng_state.put_back(state, 1, 2, 7)
     assert draw(devices) == expected
 
 
-def test_other_ranks_sizes_and_steps_draw_numbers_of_their_own_on_every_device() -> None:
-    devices = two_devices()
-    state = rng_state.capture(0, 2, devices)
+def test_other_ranks_sizes_and_steps_draw_numbers_of_their_own_on_every_device(
+    devices: list[torch.Generator],
+) -> None:
+    state = rng_state.capture(0, 2)
     seen = [draw(devices)]
     # The same state in another step: a training that draws on its devices alone never moves the
     # CPU's generator.
     for rank, world_size, step in ((1, 2, 7), (0, 3, 7), (1, 3, 7), (1, 2, 8), (0, 3, 8)):
-        rng_state.put_back(state, rank, world_size, step, devices)
+        rng_state.put_back(state, rank, world_size, step)
         seen.append(draw(devices))
     for place in range(5):
         assert len({repr(drawn[place]) for drawn in seen}) == len(seen)
 
 
-def test_a_state_of_more_devices_or_fewer_is_put_back_as_far_as_it_goes() -> None:
-    devices = two_devices()
-    state = rng_state.capture(0, 1, devices)
+def test_a_state_of_more_devices_or_fewer_is_put_back_as_far_as_it_goes(
+    devices: list[torch.Generator],
+) -> None:
+    state = rng_state.capture(0, 1)
     expected = draw(devices)
-    rng_state.put_back(state, 0, 1, 7, devices[:1])
-    assert draw(devices[:1])[3] == expected[3]
+    other = devices.pop()
+    rng_state.put_back(state, 0, 1, 7)
+    assert draw(devices)[3] == expected[3]
+    devices.append(other)
     del state["devices"]
-    rng_state.put_back(state, 0, 1, 7, devices)
+    rng_state.put_back(state, 0, 1, 7)
     assert draw(devices)[:3] == expected[:3]
 
 

@@ -30,29 +30,21 @@ def mixed(*parts: object) -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-def seed_all(seed: int, devices: Sequence[torch.Generator] | None = None) -> None:
-    for generator in (
-        torch.default_generator,
-        *(device_generators() if devices is None else devices),
-    ):
+def seed_all(seed: int) -> None:
+    for generator in (torch.default_generator, *device_generators()):
         generator.manual_seed(seed)
     random.seed(seed)
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         numpy_random.seed(seed & 0xFFFF_FFFF)
 
 
-def capture(
-    rank: int, world_size: int, devices: Sequence[torch.Generator] | None = None
-) -> dict[str, Any]:
+def capture(rank: int, world_size: int) -> dict[str, Any]:
     version, words, gauss = random.getstate()
     state: dict[str, Any] = {
         "rank": rank,
         "world": world_size,
         "torch": torch.get_rng_state(),
-        "devices": [
-            generator.get_state()
-            for generator in (device_generators() if devices is None else devices)
-        ],
+        "devices": [generator.get_state() for generator in device_generators()],
         "python": [version, torch.tensor(words), gauss],
     }
     numpy_random = sys.modules.get("numpy.random")
@@ -62,23 +54,16 @@ def capture(
     return state
 
 
-def put_back(
-    state: dict[str, Any],
-    rank: int,
-    world_size: int,
-    step: int,
-    devices: Sequence[torch.Generator] | None = None,
-) -> None:
-    devices = device_generators() if devices is None else devices
+def put_back(state: dict[str, Any], rank: int, world_size: int, step: int) -> None:
     if (state["rank"], state["world"]) != (rank, world_size):
         drawn = hashlib.sha256(state["torch"].numpy().tobytes()).hexdigest()
-        seed_all(mixed(drawn, step, rank, world_size), devices)
+        seed_all(mixed(drawn, step, rank, world_size))
         return
     torch.set_rng_state(state["torch"])
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words.tolist()), gauss))
     # By position: a checkpoint may come from a pod with more devices or fewer.
-    for generator, captured in zip(devices, state.get("devices", []), strict=False):
+    for generator, captured in zip(device_generators(), state.get("devices", []), strict=False):
         generator.set_state(captured)
     if "numpy" in state and (numpy_random := sys.modules.get("numpy.random")) is not None:
         kind, keys, *rest = state["numpy"]
