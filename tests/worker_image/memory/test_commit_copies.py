@@ -9,6 +9,7 @@ import pytest
 import torch
 from elastic_pytorch.memory.commit_copies import Copier
 from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state import last_commits
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
 from torch import nn
@@ -200,6 +201,44 @@ def test_flushes_wait_for_the_copy(tmp_path: Path) -> None:
     assert training.state.flush()
     loaded = load_newest(tmp_path, StateVersion(0, 0))
     assert check(loaded.version, loaded.tree) == 3
+
+
+def spoil(training: Training) -> None:
+    """Commits steps, and writes to a weight while the last one is copied beside the training."""
+    for _ in range(3):
+        training.step()
+    assert training.snapshot.copying
+    with torch.no_grad():
+        training.model.weight.add_(1)
+
+
+def test_flush_does_not_take_an_older_step_for_the_last_one(training: Training) -> None:
+    spoil(training)
+    assert not training.state.flush()
+    loaded = load_newest(training.state._folder, StateVersion(0, 0))
+    assert check(loaded.version, loaded.tree) == 2
+    training.step()
+    assert training.state.flush()
+
+
+class Failed(Exception):
+    pass
+
+
+def fail(error: str, message: str) -> None:
+    raise Failed(f"{error}: {message}")
+
+
+def test_the_end_of_a_process_does_not_wait_for_a_commit_that_was_dropped(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(last_commits, "LAST_FLUSH_SECONDS", 10.0)
+    monkeypatch.setattr(last_commits, "_fail", fail)
+    spoil(training)
+    with pytest.raises(Failed, match=r"LastCheckpointNotWritten: .*: its copy in memory was not"):
+        last_commits.end_training()
+    training.step()
+    training.state.close()
 
 
 @pytest.fixture

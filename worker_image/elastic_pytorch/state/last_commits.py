@@ -172,7 +172,10 @@ def _wait_until_written() -> str:
                 for name, commit in left.items():
                     commit.requested_now = False
                     commit.flush(name, now=True)
-            client.drain(POLL_SECONDS)
+            if client.drain(POLL_SECONDS) and not all(
+                commit.written(name) for name, commit in left.items()
+            ):
+                return "its copy in memory was not valid, as the log says"
     return ""
 
 

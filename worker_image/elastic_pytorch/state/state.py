@@ -278,10 +278,11 @@ class State(Contents):
             self._commit_together()
         self._commits.settle(wait=True)
         self._flush(now=True)
-        written = True
+        commit, written = last_commits.get(self._name), True
         with saving():
-            if self._name in last_commits:
-                written = agent_link.pod_client().drain(LAST_FLUSH_SECONDS, self._name)
+            if commit is not None:
+                drained = agent_link.pod_client().drain(LAST_FLUSH_SECONDS, self._name)
+                written = drained and commit.written(self._name)
                 self._reports.report_failed_writes()
             return not any_rank(not written, self._group)
 
