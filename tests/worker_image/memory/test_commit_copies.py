@@ -203,6 +203,15 @@ def test_flushes_wait_for_the_copy(tmp_path: Path) -> None:
     assert check(loaded.version, loaded.tree) == 3
 
 
+def test_no_copy_is_in_progress_once_the_group_is_left(training: Training) -> None:
+    """Its end would make it the newest state in the memory that the next State has by then."""
+    training.step()
+    assert training.snapshot.copying
+    training.state._leave_group()
+    assert not training.snapshot.copying
+    assert training.kept() == 1
+
+
 def spoil(training: Training) -> None:
     """Commits steps, and writes to a weight while the last one is copied beside the training."""
     for _ in range(3):

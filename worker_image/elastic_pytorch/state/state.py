@@ -234,6 +234,7 @@ class State(Contents):
 
     def _leave_group(self) -> None:
         """Called before `in_process` destroys the process group."""
+        self._commits.settle(wait=True)  # the next State of this name writes to the same memory
         self._boundary = self._shared_values = self._group = None
         self._leave_unfinished()  # the step may not have been done as a whole
 

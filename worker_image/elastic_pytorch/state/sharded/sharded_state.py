@@ -174,7 +174,6 @@ class ShardedState(State):
         super()._leave_group()
         self._left, self._saves_group = True, None
         self._background.take(wait=True)  # its outcome is of no use any more
-        self._commits.settle(wait=True)  # a device may still be writing to the memory
         self._commits.close()
         if self._peers is not None:
             self._peers.close()
