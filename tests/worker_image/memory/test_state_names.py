@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.memory.state_names import StateNames
+from elastic_pytorch.memory.state_names import Identity, StateNames
 
 
 def test_states_without_a_folder_are_numbered_alike_after_a_restart() -> None:
@@ -38,7 +38,7 @@ def test_second_state_of_a_name_is_refused_until_the_first_is_closed(
     ):
         names.give(folder, name)
     names.free(first)
-    assert names.give(folder, name) == first
+    assert names.give(folder, name).memory == first.memory
 
 
 def test_two_ways_to_write_a_folder_are_one() -> None:
@@ -54,34 +54,54 @@ def test_names_that_are_no_folders(name: str) -> None:
         StateNames().give("folder", name)
 
 
+def memories(identities: list[Identity]) -> list[str]:
+    return [each.memory for each in identities]
+
+
 def test_function_that_is_called_again_makes_the_same_states() -> None:
     names = StateNames()
     outside = names.give(None, "")
     mark = names.mark()
 
-    def function() -> list[str]:
+    def function() -> list[Identity]:
         return [
-            names.give(None, "").memory,
-            names.give("folder", "").memory,
-            names.give(None, "").memory,
+            names.give(None, ""),
+            names.give("folder", ""),
+            names.give(None, ""),
         ]
 
     first = function()
     names.leave(first[0])
     names.go_back(mark)
     assert not names.left(), "what is made again is not to be given back"
-    assert function() == first
-    assert outside.memory not in first
+    assert memories(function()) == memories(first)
+    assert outside.memory not in memories(first)
     names.go_back(mark)
     names.free(outside)
-    assert names.give(None, "").memory == first[0]
+    assert names.give(None, "").memory == first[0].memory
+
+
+def test_state_that_is_gone_late_does_not_give_back_what_the_next_one_has() -> None:
+    """As one does that an attribute keeps until the repeated function has made the next one."""
+    names = StateNames()
+    mark = names.mark()
+    first = names.give("folder", "")
+    names.go_back(mark)
+    second = names.give("folder", "")
+    names.leave(first)
+    assert not names.left()
+    names.free(first)
+    with pytest.raises(RuntimeError, match="already"):
+        names.give("folder", "")
+    names.leave(second)
+    assert names.left() == {second.memory}
 
 
 def test_what_is_left_is_told_until_it_is_given_back_or_made_again() -> None:
     names = StateNames()
     first, second = names.give("one", ""), names.give("two", "")
-    names.leave(first.memory)
-    names.leave(second.memory)
+    names.leave(first)
+    names.leave(second)
     names.free(second)
     names.give("two", "")
     assert names.left() == {first.memory}

@@ -7,7 +7,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.slots import SLOTS
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.memory.state_names import names
+from elastic_pytorch.memory.state_names import Identity, names
 from elastic_pytorch.state_format.state_version import StateVersion
 
 
@@ -88,9 +88,9 @@ class PodMemory:
             os.close(descriptor)
 
 
-def leave(name: str, snapshot: Snapshot) -> None:
+def leave(identity: Identity, snapshot: Snapshot) -> None:
     """Closes a memory whose State is gone, while its process continues."""
-    names.leave(name)
+    names.leave(identity)
     snapshot.close()
 
 

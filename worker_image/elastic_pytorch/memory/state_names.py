@@ -18,6 +18,7 @@ class Identity(NamedTuple):
     key: str  # its memory is named after it
     folder: str  # its checkpoints' absolute path or URL; empty: none
     description: str  # the same on all ranks, even if the folder's path differs
+    number: int  # of this State alone
 
     @property
     def memory(self) -> str:
@@ -44,39 +45,42 @@ class StateNames:
                 "as it may become that of a folder"
             )
         location = None if folder is None else location_of(folder)
-        given, numbers = self._count
+        path, (given, numbers) = "", self._count
         if location is not None:
             path = str(
                 (location if isinstance(location, ObjectUrl) else location.absolute()) / name
             )
-            identity = Identity(path, path, f"a folder, name={name!r}")
+            key, description = path, f"a folder, name={name!r}"
         elif name:
-            identity = Identity(f"name {name}", "", f"no folder, name={name!r}")
+            key, description = f"name {name}", f"no folder, name={name!r}"
         else:
-            identity = Identity(
-                f"number {numbers}",
-                "",
-                f"no folder, the {numbers + 1}. of this script that has no name",
-            )
+            key = f"number {numbers}"
+            description = f"no folder, the {numbers + 1}. of this script that has no name"
             numbers += 1
-        if identity.key in self._given:
-            of = f"the checkpoint folder {identity.folder}" if identity.folder else f"name={name!r}"
+        if key in self._given:
+            of = f"the checkpoint folder {path}" if path else f"name={name!r}"
             raise RuntimeError(
                 f"this process has made a State of {of} already: give each training a name= or a "
                 "folder of its own, or close() the first State if this one is to go on from it"
             )
+        identity = Identity(key, path, description, given)
         self._count = NameCounts(given + 1, numbers)
-        self._given[identity.key] = given
+        self._given[key] = given
         self._left.discard(identity.memory)
         return identity
 
     def free(self, identity: Identity) -> None:
         """Frees the name for another State, which continues from this one's memory."""
-        self._given.pop(identity.key, None)
+        if self._given.get(identity.key) == identity.number:
+            del self._given[identity.key]
 
-    def leave(self, memory: str) -> None:
-        """Records that a State is gone, whose memory may be released once it is on the disk."""
-        self._left.add(memory)
+    def leave(self, identity: Identity) -> None:
+        """Records that a State is gone, whose memory may be released once it is on the disk.
+
+        In a function that is repeated, the next State of the name may be there already.
+        """
+        if self._given.get(identity.key, identity.number) == identity.number:
+            self._left.add(identity.memory)
 
     def left(self) -> frozenset[str]:
         return frozenset(self._left)
@@ -91,7 +95,7 @@ class StateNames:
         """Frees all names since a mark: a repeated function's States find their memories."""
         self._given = {key: number for key, number in self._given.items() if number < mark.given}
         self._left.clear()
-        self._count = mark
+        self._count = NameCounts(self._count.given, mark.numbers)
 
 
 names = StateNames()  # of this process

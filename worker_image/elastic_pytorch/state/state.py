@@ -345,7 +345,7 @@ class State(Contents):
         self._memory.open()
         if self._leave is None and self._memory.snapshot is not None:
             self._commits.snapshot = self._memory.snapshot
-            self._leave = weakref.finalize(self, leave, self._name, self._memory.snapshot)
+            self._leave = weakref.finalize(self, leave, self._identity, self._memory.snapshot)
             self._leave.atexit = False
 
     def _settle_last(self, *, stop: bool) -> bool:
