@@ -139,9 +139,7 @@ class State(Contents):
             RuntimeError: the state does not fit the registered objects; or these are not the same
                 on all ranks, or have been sharded since this State was made; or `initial` failed.
         """
-        if self._closed:
-            raise RuntimeError("this State is closed: make another one to go on from it")
-        turns.complete()  # of a training before this one
+        self._begin_restore()
         refuse_sharded(self._objects, "shard it before State is made")
         self._group = cpu_group()
         group = TorchGroup(self._group) if dist.is_initialized() else RankGroup()
@@ -321,6 +319,11 @@ class State(Contents):
 
     def _begin_steps(self) -> None:
         in_process.register_holder(self)
+    def _begin_restore(self) -> None:
+        if self._closed:
+            raise RuntimeError("this State is closed: make another one to go on from it")
+        turns.complete()  # of a training before this one
+
         self._interval.restart()
         group = self._group
         self._boundary = StepBoundary(

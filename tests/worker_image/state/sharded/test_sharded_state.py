@@ -250,3 +250,18 @@ def test_average_of_shards_is_kept(tmp_path: Path) -> None:
     for begun, averaged in run_group(3, average, tmp_path / "run", 6):
         assert begun == 4
         torch.testing.assert_close(averaged, undisturbed)
+
+
+def restore_closed(folder: Path) -> str:
+    state = ShardedState(folder, model=fully_shard(nn.Linear(5, 3)))
+    state.restore()
+    state.close()
+    ShardedState(folder, model=fully_shard(nn.Linear(5, 3))).restore()  # it has the folder now
+    with pytest.raises(RuntimeError, match="this State is closed") as refused:
+        state.restore()
+    return str(refused.value)
+
+
+@pytest.mark.process
+def test_closed_state_is_not_restored_beside_the_one_that_goes_on(tmp_path: Path) -> None:
+    assert run_group(1, restore_closed, tmp_path)

@@ -40,7 +40,7 @@ from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, num
 from elastic_pytorch.state.sharded.trees import taken_apart
 from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state.state import ASK_FOR_FLUSH, State
-from elastic_pytorch.state.step_boundary import Agreement, turns
+from elastic_pytorch.state.step_boundary import Agreement
 from elastic_pytorch.state.values.alike import Comparison
 from elastic_pytorch.state.values.plain_values import PlainValues
 from elastic_pytorch.state.values.registered import describe, put_back, refuse_foreign_sharding
@@ -98,7 +98,7 @@ class ShardedState(State):
                 "this State is of a group that is gone: make it and its model in the in_process "
                 "function"
             )
-        turns.complete()  # of a training before this one
+        self._begin_restore()
         # First, as the rest begins things in the group, and may fail.
         in_process.register_holder(self, keep=True)
         refuse_foreign_sharding(self._objects)
