@@ -44,8 +44,7 @@ class UnsupportedValue(TypeError):
 def flatten(tree: Any) -> tuple[bytes, list[torch.Tensor]]:
     """Splits a state into its skeleton and its tensors; named tuples become tuples.
 
-    Tensors and numpy arrays are taken by reference, on any device. What is not plain data is an
-    `UnsupportedValue`.
+    Tensors are taken by reference, on any device. What is not plain data is an `UnsupportedValue`.
     """
     tensors: list[torch.Tensor] = []
     try:
@@ -179,9 +178,8 @@ def _encode_numpy(kind: type, value: Any, tensors: list[torch.Tensor]) -> Any:
         "="
     ):
         return _refuse()
-    array = numpy.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
-    if not array.flags.writeable:
-        array = array.copy()  # torch has no read-only tensors
+    # A copy, because numpy does not count writes, and torch has no read-only tensors.
+    array = numpy.array(array, array.dtype.newbyteorder("="), order="C")
     return _encode_tensor("A" if kind is numpy.ndarray else "S", torch.from_numpy(array), tensors)
 
 

@@ -3,6 +3,7 @@
 from collections import defaultdict, deque
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from elastic_pytorch.state.values.plain_values import PlainValues, placed
@@ -132,3 +133,12 @@ def test_tensor_is_another_one_as_the_old_one_may_be_a_weight() -> None:
     weight, best = torch.nn.Parameter(torch.zeros(2)), torch.ones(2)
     assert torch.equal(placed({"best": best}, {"best": weight})["best"], best)
     assert not weight.any()
+
+
+def test_write_to_an_array_of_numpy_which_counts_none_is_a_change() -> None:
+    values = {"history": numpy.zeros(3)}
+    group = Others()
+    shared = PlainValues(group, values)
+    values["history"][1] = 0.5
+    shared.take_over(values)
+    assert group.sent == 1
