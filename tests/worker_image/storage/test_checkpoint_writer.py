@@ -1,5 +1,6 @@
 import os
 import queue
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from elastic_pytorch.storage.checkpoint_writer import (
 from elastic_pytorch.storage.places import Place, place_at
 
 from tests.waiting import WAIT_SECONDS, until
+from tests.worker_image.scripts.whole_checkpoints import newest
 
 pytestmark = pytest.mark.torch
-from tests.worker_image.scripts.whole_checkpoints import newest
 
 Answers = queue.Queue[tuple[str, StateVersion | None]]
 
@@ -179,3 +180,35 @@ def test_request_that_writes_nothing_is_no_measure(tmp_path: Path) -> None:
     assert made.on_disk("a") == [2, 1], "it rests"
     for snapshot in made.snapshots.values():
         snapshot.close()
+
+
+def test_trouble_of_any_length_fits_into_a_message(tmp_path: Path) -> None:
+    class Failing(CheckpointWriter):
+        def _write(self, flush: Flush) -> StateVersion:
+            raise ValueError("x" * 10**6)
+
+    told: queue.Queue[str] = queue.Queue()
+    snapshot = Snapshot.create("a")
+    Failing().ask(
+        Flush("a", os.dup(snapshot.fd), str(tmp_path), 1, lambda _, trouble: told.put(trouble))
+    )
+    assert len(told.get(timeout=WAIT_SECONDS)) == MAX_TROUBLE
+    snapshot.close()
+
+
+def test_places_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[Place]] = []
+
+    def make(folder: str) -> Place:
+        place = place_at(folder)
+        made.append(weakref.ref(place))
+        return place
+
+    monkeypatch.setattr(checkpoint_writer, "place_at", make)
+    snapshots = Snapshots(tmp_path, CheckpointWriter())
+    for number in range(PLACES + 5):  # each training has a folder of its own
+        snapshots.folder = tmp_path / f"{number}"
+        snapshots.ask("a", number, now=True)
+        assert snapshots.answer() == ("a", StateVersion(1, number))
+    assert len(made) == PLACES + 5
+    assert sum(each() is not None for each in made) <= PLACES + 1

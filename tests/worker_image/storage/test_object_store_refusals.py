@@ -10,6 +10,7 @@ from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
 from elastic_pytorch.storage.checkpoint_folder import by_name, claim, claimed, write
 from elastic_pytorch.storage.checkpoint_format import CannotClaim
+from elastic_pytorch.storage.object_errors import plain_error
 from elastic_pytorch.storage.object_store import ObjectStore
 from elastic_pytorch.storage.object_streams import PART_BYTES
 
@@ -123,3 +124,10 @@ def test_storage_that_knows_no_conditions_is_refused(bucket: Bucket) -> None:
         ".*use storage that does, or a folder",
     ):
         claim(ObjectStore(ObjectUrl("s3", bucket.name, "run"), FEW), 1)
+
+
+def test_an_answer_of_any_length_makes_a_short_error() -> None:
+    answer = Exception(f"<Code>SlowDown</Code><Message>{'x' * 10**6}</Message>")
+    text = str(plain_error(answer, ObjectUrl("s3", "bucket", "run")))
+    assert "bucket bucket: SlowDown: xxx" in text
+    assert len(text) < 1000

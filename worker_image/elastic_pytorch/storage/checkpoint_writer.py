@@ -5,6 +5,7 @@ worker leaves, and at the end of training.
 """
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -17,11 +18,13 @@ from elastic_pytorch.memory.slots import Slot, pin_newest, still_holds, unpin
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
-from elastic_pytorch.storage.places import Place, place_at
+from elastic_pytorch.storage.places import place_at
 from elastic_pytorch.storage.retention import Keep
 from elastic_pytorch.wakeup import Rest
 
 CHUNK_BYTES = 4 << 20
+PLACES = 8  # that are kept: those in object storage have connections and credentials
+MAX_TROUBLE = 1000  # characters, as it travels in a message
 
 
 class Flush(NamedTuple):
@@ -54,8 +57,7 @@ class CheckpointWriter:
         self._thread: threading.Thread | None = None
         self._last_trouble = ""
         self._written: dict[str, tuple[str, StateVersion]] = {}
-        # By folder: one in object storage keeps its connections and credentials.
-        self._places: dict[str, Place] = {}
+        self._place_at = functools.lru_cache(PLACES)(place_at)
 
     def ask(self, flush: Flush) -> None:
         with self._changed:
@@ -102,7 +104,7 @@ class CheckpointWriter:
                 version = self._write(flush)
                 self._last_trouble = ""
             except Exception as error:  # neither training nor this thread may end because of it
-                trouble = _describe(error, flush.folder)
+                trouble = _describe(error, flush.folder)[:MAX_TROUBLE]
                 if trouble != self._last_trouble:
                     logger.warning("no checkpoint: %s", trouble)
                 self._last_trouble = trouble
@@ -118,23 +120,22 @@ class CheckpointWriter:
 
     def _write(self, flush: Flush) -> StateVersion:
         while (slot := pin_newest(flush.fd)) is not None:
-            if self._written.get(flush.name) == (flush.folder, slot.version):
+            known = flush.folder, slot.version
+            if self._written.get(flush.name) == known:
                 unpin(flush.fd)
                 return slot.version
             since = time.monotonic()
             try:
-                if flush.folder not in self._places:
-                    self._places[flush.folder] = place_at(flush.folder)
                 chunks = _chunks(flush.fd, slot)
                 path = checkpoint_folder.write(
-                    self._places[flush.folder], slot.version, chunks, flush.keep, slot.length
+                    self._place_at(flush.folder), slot.version, chunks, flush.keep, slot.length
                 )
             except _Overwritten:
                 continue
             finally:
                 with contextlib.suppress(OSError):
                     unpin(flush.fd)
-            self._written[flush.name] = (flush.folder, slot.version)
+            self._written[flush.name] = known
             logger.debug("%s written in %s", path, milliseconds(since))
             return slot.version
         raise ValueError("an empty snapshot")

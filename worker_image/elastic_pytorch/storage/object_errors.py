@@ -69,6 +69,7 @@ def lacks_conditions(error: Exception) -> bool:
 def _reason(text: str) -> str:
     code = re.search(r"<Code>([^<]*)</Code>", text)
     message = re.search(r"<Message>([^<]*)</Message>", text)
+    text = text.partition("\n")[0]
     if code:
-        return f"{code[1]}: {message[1]}" if message else code[1]
-    return text.partition("\n")[0][:300]
+        text = f"{code[1]}: {message[1]}" if message else code[1]
+    return text[:300]
