@@ -95,6 +95,19 @@ def test_the_same_state_is_written_once(link: PodClient, tmp_path: Path) -> None
     assert path.stat().st_ino == written
 
 
+def test_what_is_on_the_disk_of_a_dropped_state_is_not_of_the_next_one(
+    link: PodClient, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        snapshot = holding(link)
+        assert link.flushed("x") is None
+        snapshot.write(StateVersion(1, 1), 1)
+        link.flush("x", StateVersion(1, 1), str(tmp_path), 1)
+        assert link.drain(WAIT_SECONDS)
+        assert link.flushed("x") == StateVersion(1, 1)
+        link.drop("x")
+
+
 def test_a_disk_that_fails_is_told_and_tried_again(link: PodClient, tmp_path: Path) -> None:
     snapshot = holding(link)
     snapshot.write(StateVersion(1, 1), 1)

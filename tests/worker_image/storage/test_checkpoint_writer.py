@@ -1,5 +1,6 @@
 import os
 import queue
+import shutil
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,3 +213,14 @@ def test_places_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         assert snapshots.answer() == ("a", StateVersion(1, number))
     assert len(made) == PLACES + 5
     assert sum(each() is not None for each in made) <= PLACES + 1
+
+
+def test_training_that_begins_again_in_an_emptied_folder_is_written(tmp_path: Path) -> None:
+    """It comes to the same version, in a memory of its own."""
+    writer = CheckpointWriter()
+    for _ in range(2):
+        made = Snapshots(tmp_path, writer)
+        made.ask("a", 1, now=True)
+        assert made.answer() == ("a", StateVersion(1, 1))
+        assert made.on_disk("a") == [1]
+        shutil.rmtree(tmp_path / "a")

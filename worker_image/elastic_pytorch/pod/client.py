@@ -88,9 +88,10 @@ class PodClient:
         self.send({"storage": "hold", "name": name}, os.dup(fd))
 
     def drop(self, name: str) -> None:
-        """Takes effect after a requested flush."""
+        """Takes effect after a requested flush; the next state of that name is another one."""
         with self._lock:
             close(self._held.pop(name, None))
+            self._flushes[name].version = None
         self.send({"storage": "drop", "name": name})
 
     def fetch(self, name: str) -> int | None:

@@ -232,9 +232,9 @@ class State(Contents):
 
     def _leave_group(self) -> None:
         """Called before `in_process` destroys the process group."""
-        self._commits.settle(wait=True)  # the next State of this name writes to the same memory
         self._boundary = self._shared_values = self._group = None
         self._leave_unfinished()  # the step may not have been done as a whole
+        self._commits.settle(wait=True)  # the next State of this name writes to the same memory
 
     def close(self) -> None:
         """Ends this State, and waits as `flush` does; the process continues with another training.
@@ -253,6 +253,8 @@ class State(Contents):
             self._memory = None
         # Without an agent, the next State of this name reads the folder into a new memory.
         if self._leave is not None and (agent_link.current() is None or not self._folder):
+            if (commit := last_commits.get(self._name)) and commit.written(self._name):
+                del last_commits[self._name]
             agent_link.pod_client().drop(self._name)
         if not self._folder:
             names.forget(self._name)
@@ -317,13 +319,13 @@ class State(Contents):
             load_initial(self._initial)
         return self._tree()
 
-    def _begin_steps(self) -> None:
-        in_process.register_holder(self)
     def _begin_restore(self) -> None:
         if self._closed:
             raise RuntimeError("this State is closed: make another one to go on from it")
         turns.complete()  # of a training before this one
 
+    def _begin_steps(self) -> None:
+        in_process.register_holder(self)
         self._interval.restart()
         group = self._group
         self._boundary = StepBoundary(

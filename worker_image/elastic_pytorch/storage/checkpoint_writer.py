@@ -56,7 +56,7 @@ class CheckpointWriter:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._last_trouble = ""
-        self._written: dict[str, tuple[str, StateVersion]] = {}
+        self._written: dict[str, tuple[str, StateVersion, int]] = {}
         self._place_at = functools.lru_cache(PLACES)(place_at)
 
     def ask(self, flush: Flush) -> None:
@@ -120,7 +120,8 @@ class CheckpointWriter:
 
     def _write(self, flush: Flush) -> StateVersion:
         while (slot := pin_newest(flush.fd)) is not None:
-            known = flush.folder, slot.version
+            # With its memory: a training that begins again may come to the same version.
+            known = flush.folder, slot.version, os.fstat(flush.fd).st_ino
             if self._written.get(flush.name) == known:
                 unpin(flush.fd)
                 return slot.version
