@@ -102,7 +102,7 @@ def test_what_is_on_the_disk_of_a_dropped_state_is_not_of_the_next_one(
         snapshot = holding(link)
         assert link.flushed("x") is None
         snapshot.write(StateVersion(1, 1), 1)
-        link.flush("x", StateVersion(1, 1), str(tmp_path), 1)
+        link.flush("x", str(tmp_path), 1)
         assert link.drain(WAIT_SECONDS)
         assert link.flushed("x") == StateVersion(1, 1)
         link.drop("x")

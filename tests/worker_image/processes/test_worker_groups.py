@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from elastic_pytorch.processes import worker_groups
 from elastic_pytorch.processes.worker_groups import kill_groups
 
 from tests.waiting import until
@@ -31,7 +32,10 @@ def create(name: str) -> "subprocess.Popen[bytes]":
 
 
 @pytest.mark.parametrize("leader_is_gone", [False, True])
-def test_memory_is_unlinked_when_its_group_is_killed(leader_is_gone: bool) -> None:
+def test_memory_is_unlinked_when_its_group_is_killed(
+    leader_is_gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_groups, "UNLINK_SECONDS", 60.0)
     names = [f"elastic_pytorch_test_{uuid.uuid4().hex}" for _ in range(2)]
     processes = [create(name) for name in names]
     if leader_is_gone:
