@@ -22,6 +22,8 @@ from elastic_pytorch_operator.spec.resources import MAX_PROCESSES
 
 MAX_TEXT = 4096
 MAX_NUMBER = 2**53
+MAX_MEMBERS = 100_000  # of a round; with their processes, the status' int32 takes each rank
+MAX_RANKS = MAX_MEMBERS * MAX_PROCESSES
 MAX_REAL = sys.float_info.max
 # elastic_pytorch/progress/metrics.py has a copy
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")
@@ -53,8 +55,8 @@ def parse_heartbeat(worker: str, body: object, now: float) -> AgentView:
         incarnation=_text(body, "incarnation"),
         state=state,
         round=round_,
-        rank=_number(body, "rank", 0),
-        world_size=_number(body, "worldSize", 0),
+        rank=_number(body, "rank", 0, most=MAX_MEMBERS - 1),
+        world_size=_number(body, "worldSize", 0, most=MAX_MEMBERS),
         local_world_size=_number(body, "localWorldSize", 1, most=MAX_PROCESSES),
         port=_number(body, "port", 0, most=65535),
         heard_at=now,
@@ -130,7 +132,7 @@ def _failure(body: object, now: float) -> Failure | None:
     }
     age = _real(body.get("ageSeconds", 0.0), "failure.ageSeconds")
     return Failure(
-        rank=_number(body, "rank", 0),
+        rank=_number(body, "rank", 0, most=MAX_RANKS - 1),
         exit_code=exit_code,
         failed_at=now - age,
         pid=_number(body, "pid", 0),

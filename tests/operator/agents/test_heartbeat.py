@@ -113,6 +113,9 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"places": {"ageSeconds": 1, "byLocalRank": [{"operation": "all_reduce"}]}}, "kind"),
         ({"places": {"byLocalRank": []}}, "places.ageSeconds"),
         ({"failure": {**FAILURE, "ageSeconds": 10**400}}, "failure.ageSeconds"),
+        ({"failure": {**FAILURE, "rank": 2**31}}, "rank"),
+        ({"rank": 2**31}, "rank"),
+        ({"worldSize": 2**31}, "worldSize"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], field: str) -> None:
