@@ -102,7 +102,7 @@ class MemoryReader:
         tail_lines: int | None = None,
         since: str | None = None,
     ) -> Iterator[str]:
-        """The present lines of a pod's log, which nobody follows."""
+        """The present lines of a pod's log, which has no followers."""
         if pod not in self._logs:
             raise NotFound(f'pods "{pod}" not found')
         lines = list(self._logs[pod])

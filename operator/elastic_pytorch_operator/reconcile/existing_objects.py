@@ -11,7 +11,7 @@ PREDECESSOR_GOES_SECONDS = 5.0  # about what the garbage collector needs after a
 
 
 class BlockedError(ClusterError):
-    """An object cannot be made: people have to act, unless what is in its way goes by itself."""
+    """An object cannot be made: people have to act, unless the other one is about to go."""
 
     def __init__(self, code: int, message: str, *, goes_seconds: float = 0.0) -> None:
         super().__init__(

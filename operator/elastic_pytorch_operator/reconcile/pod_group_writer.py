@@ -26,7 +26,7 @@ class PodGroupWriter:
         return size if gang is job.scheduling.gang else None
 
     def forget(self, job_uid: str) -> None:
-        """Unless there is none: nobody else makes one."""
+        """Unless there is none, as only this operator makes one."""
         _, size = self._known.get(job_uid, (None, 0))
         if size:
             del self._known[job_uid]

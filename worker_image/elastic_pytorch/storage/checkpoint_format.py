@@ -21,7 +21,7 @@ TRAILER = struct.Struct("<QI8s")  # bytes of the payload, checksum, magic
 READ_BYTES = 4 << 20
 FILE, SHARDED = ".elastic", ".sharded"  # ends of names: of a file, or a folder of all ranks' files
 
-# So many digits fit into a header's numbers, and into those that ranks exchange.
+# 18 digits fit into a header's numbers, and into those that ranks exchange.
 _NAME = re.compile(r"checkpoint-g(\d{6,18})-s(\d{9,18})(\.\w+)")
 _CLAIM = re.compile(r"\.claim-g(\d{6,18})")
 
