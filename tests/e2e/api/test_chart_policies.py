@@ -100,7 +100,10 @@ def changed(change: Change) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def applied(shared_namespace: str) -> Iterator[list[dict[str, Any]]]:
-    """All policies, under names of this run's own, and for one namespace only."""
+    """All policies, under names of this run's own, and for one namespace only.
+
+    A namespaceSelector alone would leave the templates of other tests, which have no namespace.
+    """
     name = f"e2e-{os.urandom(4).hex()}"
     selector = json.dumps({"matchLabels": {"kubernetes.io/metadata.name": shared_namespace}})
     rendered = [
@@ -108,6 +111,9 @@ def applied(shared_namespace: str) -> Iterator[list[dict[str, Any]]]:
         for o in render(*ALL, f"policies.namespaceSelector={selector}")
         if o["kind"] in (POLICY, BINDING)
     ]
+    here = {"name": "here", "expression": f"request.namespace == '{shared_namespace}'"}
+    for policy in (o for o in rendered if o["kind"] == POLICY):
+        policy["spec"].setdefault("matchConditions", []).append(here)
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": rendered}).replace(
         "elastic-pytorch-operator-", f"{name}-"
     )
