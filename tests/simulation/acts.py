@@ -279,7 +279,7 @@ def close_service(world: "World", dice: random.Random) -> str:
         agent.disconnect(dropped=True)
 
     def undo() -> None:
-        world.closed = False
+        world.closed &= share < 1.0
         for agent in agents:
             agent.shut_out = False
 

@@ -82,7 +82,7 @@ def check_deletion(world: "World", job: str, pod: str) -> Iterator[str]:
 def check_group(world: "World", group: Group) -> Iterator[str]:
     """No two heard rounds train at once, and none begins behind what a living worker has."""
     for other in world.groups.values():
-        heard = all(member.reachable for member in other.members)
+        heard = all(member.reachable and not member.shut_out for member in other.members)
         if (
             other is not group
             and other.job_uid == group.job_uid
