@@ -111,7 +111,8 @@ def applied(shared_namespace: str) -> Iterator[list[dict[str, Any]]]:
         for o in render(*ALL, f"policies.namespaceSelector={selector}")
         if o["kind"] in (POLICY, BINDING)
     ]
-    here = {"name": "here", "expression": f"request.namespace == '{shared_namespace}'"}
+    is_here = f"has(request.namespace) && request.namespace == '{shared_namespace}'"
+    here = {"name": "here", "expression": is_here}
     for policy in (o for o in rendered if o["kind"] == POLICY):
         policy["spec"].setdefault("matchConditions", []).append(here)
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": rendered}).replace(
