@@ -1,16 +1,30 @@
 """A cluster in memory that notes its calls, fails on demand, and knows users."""
 
-from typing import Any
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.api.resources import Resource
-from elastic_pytorch_operator.cluster.interface import (
-    Change,
-    ClusterError,
-    PodIdentity,
-    TokenKeys,
-)
+from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, TokenKeys
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+
+
+def _counted(
+    verb: str, method: Callable[P, Awaitable[Answer]]
+) -> Callable[P, Coroutine[Any, Any, Answer]]:
+    """The same method of a CountedCluster, whose second argument is the resource."""
+    signature = inspect.signature(method)
+
+    async def counted(*arguments: P.args, **options: P.kwargs) -> Answer:
+        given = signature.bind(*arguments, **options).arguments
+        word, part = "try" if given.get("dry_run") else verb, given.get("subresource")
+        given["self"]._called(f"{word} {given['resource'].kind}{f'/{part}' if part else ''}")
+        return await method(*arguments, **options)
+
+    return counted
 
 
 class CountedCluster(FakeCluster):
@@ -38,49 +52,12 @@ class CountedCluster(FakeCluster):
         if self._faults.get(verb):
             raise self._faults[verb].pop(0)
 
-    async def list_all(self, resource: Resource, namespace: str = "") -> list[Manifest]:
-        self._called(f"list {resource.kind}")
-        return await super().list_all(resource, namespace)
-
-    async def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
-        self._called(f"get {resource.kind}")
-        return await super().get(resource, namespace, name)
-
-    async def create(
-        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
-    ) -> Manifest:
-        self._called(f"{'try' if dry_run else 'create'} {resource.kind}")
-        return await super().create(resource, manifest, strict=strict, dry_run=dry_run)
-
-    async def replace(
-        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
-    ) -> Manifest:
-        self._called(f"{'try' if dry_run else 'replace'} {resource.kind}")
-        return await super().replace(resource, manifest, strict=strict, dry_run=dry_run)
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        version: str,
-        change: Change,
-        subresource: str = "",
-    ) -> Manifest:
-        self._called(f"patch {resource.kind}{subresource and '/'}{subresource}")
-        return await super().patch(resource, namespace, name, version, change, subresource)
-
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        uid: str,
-        *,
-        grace_seconds: int | None = None,
-    ) -> Manifest | None:
-        self._called(f"delete {resource.kind}")
-        return await super().delete(resource, namespace, name, uid, grace_seconds=grace_seconds)
+    list_all = _counted("list", FakeCluster.list_all)
+    get = _counted("get", FakeCluster.get)
+    create = _counted("create", FakeCluster.create)
+    replace = _counted("replace", FakeCluster.replace)
+    patch = _counted("patch", FakeCluster.patch)
+    delete = _counted("delete", FakeCluster.delete)
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         self._called("review_token")
