@@ -236,9 +236,9 @@ def _is_known(progress: Progress) -> tuple[bool, bool]:
     return progress.step is not None, progress.first_step is not None
 
 
-def _first(known: float | None, told: float | None) -> float | None:
+def _first(known: float | None, reported: float | None) -> float | None:
     """The moment of the first report: the delay of a heartbeat varies."""
-    return told if known is None else known
+    return reported if known is None else known
 
 
 def _set_up(known: AgentView | None, beat: AgentView) -> tuple[float | None, float | None]:

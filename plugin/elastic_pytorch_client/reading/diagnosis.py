@@ -141,12 +141,12 @@ def _backing_off(job: JobView) -> Iterable[Finding]:
 
 
 def _waits(job: JobView) -> Iterable[Finding]:
-    told = ""
+    said = ""
     for type_ in ("Running", "Degraded"):
         condition = job.condition(type_)
-        if condition is not None and condition.reason in OF_A_WAIT and condition.reason != told:
-            told = condition.reason
-            do = OF_A_WAIT[told].format(namespace=job.namespace)
+        if condition is not None and condition.reason in OF_A_WAIT and condition.reason != said:
+            said = condition.reason
+            do = OF_A_WAIT[said].format(namespace=job.namespace)
             yield Finding(_sentence(condition.message), do)
 
 
