@@ -1,11 +1,10 @@
-"""Prints the share of its GPU hours that a job trains in a year of outages, and draws it.
+"""Prints the share of its GPU hours that a job trains in a year of outages.
 
 Without --trace, the outages are drawn from the seed by the facts in hack/outages/recorded.py.
 docs/evidence/benchmarks.md has the results of the trace itself, and each assumption.
 """
 
 import argparse
-import json
 import random
 import statistics
 import sys
@@ -15,7 +14,6 @@ from pathlib import Path
 from measure import markdown
 from measure.program import new_parser
 
-from outages.picture import picture
 from outages.policies import Policy, Training, course, trained_share
 from outages.recorded import draw, read
 
@@ -37,14 +35,15 @@ POLICIES = (
     Policy("here: library, fixed size", 0.57, 0.34, True, saving=LIBRARY_SAVING),
     Policy("here: library, `prepare`", 0.57, 0.34, True, saving=LIBRARY_SAVING, elastic=True),
 )
-SHOWN = (0, 2, 6)  # in the picture and the table of sizes
+OF_SIZES = (0, 2, 6)  # in the table of sizes
 
 
-def shares(nodes: int, spares: int, training: Training, options: argparse.Namespace) -> list[float]:
+def shares(nodes: int, spares: int, options: argparse.Namespace) -> list[float]:
     """The mean share of each policy, over draws of the servers that all policies have."""
     chance, held = random.Random(f"{nodes} {spares} {options.seed}"), nodes + spares
     recorded = read(options.trace) if options.trace else None
     courses = [course(chance.sample(recorded or draw(chance), held)) for _ in range(options.draws)]
+    training = Training(smaller=options.smaller)
     return [
         statistics.fmean(trained_share(nodes, held, times, policy, training) for times in courses)
         for policy in POLICIES
@@ -53,68 +52,31 @@ def shares(nodes: int, spares: int, training: Training, options: argparse.Namesp
 
 def table(columns: Mapping[str, Sequence[float]], shown: Iterable[int]) -> str:
     rows = [
-        (POLICIES[number].title, *(percent(column[number]) for column in columns.values()))
+        (POLICIES[number].title, *(f"{100 * column[number]:.1f} %" for column in columns.values()))
         for number in shown
     ]
     return markdown.table(("policy", *columns), rows)
 
 
-def of_spot(file: Path, training: Training) -> str:
-    """The line of a trace of SkyPilot's: shares of the hours in which a spot node was up."""
-    trace = json.loads(file.read_text())
-    gap, counts = float(trace["metadata"]["gap_seconds"]), [int(count) for count in trace["data"]]
-    times = [(number * gap, up) for number, up in enumerate([*counts, counts[-1]])]
-    nodes, hours = max(counts), len(counts)
-    whole, none = percent(counts.count(nodes) / hours), percent(counts.count(0) / hours)
-    there = sum(counts) / nodes / hours
-    found = (trained_share(nodes, nodes, times, policy, training) / there for policy in POLICIES)
-    return f"{file.stem}: all {whole}, none {none}; {', '.join(map(percent, found))}"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = new_parser("outages", __doc__)
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="StepFun's fault_trace.json")
-    parser.add_argument(
-        "--spot",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="traces of SkyPilot's spot-traces",
-    )
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="the SVG to write")
-    parser.add_argument("--seed", type=int, default=1, help="(default: %(default)s)")
-    parser.add_argument(
-        "--draws", type=int, default=300, help="of the servers of a job (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--smaller",
-        type=float,
-        default=Training().smaller,
-        help="the speed of a smaller group, as a share of its nodes' (default: %(default)s)",
-    )
+    add = parser.add_argument
+    add("--trace", type=Path, metavar="FILE", help="StepFun's fault_trace.json")
+    add("--seed", type=int, default=1, help="(default: %(default)s)")
+    add("--draws", type=int, default=300, help="of the servers of a job (default: %(default)s)")
+    smaller = "the speed of a smaller group, as a share of its nodes' (default: %(default)s)"
+    add("--smaller", type=float, default=Training().smaller, help=smaller)
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse_options(arguments)
-    training = Training(smaller=options.smaller)
     by_spares = {
-        f"{spares} spare{'' if spares == 1 else 's'}": shares(NODES, spares, training, options)
+        f"{spares} spare{'' if spares == 1 else 's'}": shares(NODES, spares, options)
         for spares in SPARES
     }
-    by_size = {f"{nodes * GPUS} GPUs": shares(nodes, 0, training, options) for nodes in SIZES}
-    spot = [of_spot(file, training) for file in options.spot]
-    print(table(by_spares, range(len(POLICIES))), table(by_size, SHOWN), *spot, sep="\n")
-    if options.picture:
-        lines = {
-            POLICIES[number].title: [row[number] for row in by_spares.values()] for number in SHOWN
-        }
-        options.picture.write_text(picture(lines, SPARES))
+    by_size = {f"{nodes * GPUS} GPUs": shares(nodes, 0, options) for nodes in SIZES}
+    print(table(by_spares, range(len(POLICIES))), table(by_size, OF_SIZES), sep="\n")
     return 0
 
 

@@ -47,10 +47,7 @@ def read(trace: Path) -> list[Server]:
         else:
             found.setdefault(server, []).append((open_since.pop(0), min(day, DAYS)))
     never_down = sum(SERVERS_BY_OUTAGES) - len(found)
-    return [
-        *(list(merged(outages)) for outages in found.values()),
-        *([] for _ in range(never_down)),
-    ]
+    return [*map(merged, found.values()), *([] for _ in range(never_down))]
 
 
 def draw(chance: random.Random) -> list[Server]:
@@ -62,20 +59,18 @@ def draw(chance: random.Random) -> list[Server]:
     chance.shuffle(outages)
     drawn = iter(outages)
     counts = [count for count, servers in enumerate(SERVERS_BY_OUTAGES) for _ in range(servers)]
-    return [list(merged(next(drawn) for _ in range(count))) for count in counts]
+    return [merged(next(drawn) for _ in range(count)) for count in counts]
 
 
-def merged(outages: Iterable[Outage]) -> Iterator[Outage]:
-    last: Outage | None = None
+def merged(outages: Iterable[Outage]) -> list[Outage]:
+    found = list[Outage]()
     for begin, end in sorted(outages):
-        if last is None or begin > last[1]:
-            if last is not None:
-                yield last
-            last = begin, end
+        if found and begin <= found[-1][1]:
+            first, last = found.pop()
+            found.append((first, max(last, end)))
         else:
-            last = last[0], max(last[1], end)
-    if last is not None:
-        yield last
+            found.append((begin, end))
+    return found
 
 
 def _lengths(count: int, quantiles: Sequence[float]) -> Iterator[float]:

@@ -5,11 +5,9 @@ import random
 import re
 import statistics
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from outages import __main__ as program
-from outages.picture import COLORS, picture
 from outages.policies import DAY_SECONDS, Course, Policy, Training, course, trained_share
 from outages.recorded import DAYS, draw, merged, read
 
@@ -121,7 +119,7 @@ def test_a_course_counts_the_servers_that_are_up() -> None:
 
 
 def test_outages_of_a_server_that_overlap_are_one() -> None:
-    assert list(merged([(3, 4), (1, 2), (1.5, 2.5), (2.5, 2.6)])) == [(1, 2.6), (3, 4)]
+    assert merged([(3, 4), (1, 2), (1.5, 2.5), (2.5, 2.6)]) == [(1, 2.6), (3, 4)]
 
 
 def test_a_trace_is_read_by_server_and_fault(tmp_path: Path) -> None:
@@ -155,13 +153,6 @@ def test_a_drawn_year_has_the_facts_of_the_recorded_one() -> None:
     assert len(hours) == pytest.approx(582, rel=0.05)  # as some overlap
     assert statistics.median(hours) == pytest.approx(20.4, rel=0.1)
     assert sum(hours) / (400 * 24 * DAYS) == pytest.approx(0.0232, rel=0.1)
-
-
-def test_the_picture_has_a_line_for_each_policy() -> None:
-    lines = {f"policy {number}": (0.3, 0.3 + number / 10) for number in range(len(COLORS))}
-    root = ElementTree.fromstring(picture(lines, (0, 8)))
-    written = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert [text for text in written if text in lines] == [*reversed(lines)], "the highest first"
 
 
 def test_the_page_has_the_figures_that_a_drawn_year_confirms(
