@@ -22,12 +22,6 @@ add("--steps", type=int, default=100_000)
 add("--step-seconds", type=float, default=0.1)
 add("--checkpoint-dir", default="/tmp")
 add(
-    "--set-up-seconds",
-    type=float,
-    default=0.0,
-    help="what imports, weights and compilation take in a real script",
-)
-add(
     "--width",
     type=int,
     default=256,
@@ -41,7 +35,6 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-time.sleep(options.set_up_seconds)
 model = nn.Sequential(
     nn.Linear(options.width, options.width), nn.ReLU(), nn.Linear(options.width, options.width)
 )

@@ -7,7 +7,6 @@ use the same script with a handler of SIGTERM, which the training library's does
 
 import argparse
 import sys
-from collections.abc import Sequence
 from functools import partial
 from itertools import groupby, product
 
@@ -18,7 +17,7 @@ from measure.program import add_trials, complain, new_parser, run, say, session
 from bench import trials
 from bench.report import complaints, table
 from bench.scenarios import PLAIN, SCENARIOS, Scenario
-from bench.stage import BenchStage, SetUp, read_job
+from bench.stage import BenchStage, read_job
 from bench.trials import Trial
 
 EXAMPLE = ROOT / "examples" / "all-reduce"
@@ -27,31 +26,9 @@ EXAMPLE = ROOT / "examples" / "all-reduce"
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = new_parser("bench", __doc__)
     add_trials(parser, SCENARIOS, list(SCENARIOS), "all")
-    parser.add_argument(
-        "--library",
-        action="store_true",
-        help="of a script that uses the training library, and keeps its processes",
-    )
-    parser.add_argument(
-        "--set-up-seconds",
-        type=float,
-        default=0.0,
-        help="with --library: what the script takes until it can train",
-    )
-    parser.add_argument(
-        "--prepare",
-        action="store_true",
-        help="with --library: workers do that before they join (spec.prepare)",
-    )
-    parser.add_argument(
-        "--spares",
-        type=int,
-        default=0,
-        help="with --library: workers that wait, ready, for a loss (spec.spares)",
-    )
+    library = "of a script that uses the training library, and keeps its processes"
+    parser.add_argument("--library", action="store_true", help=library)
     options = parser.parse_args(arguments)
-    if not options.library and (options.set_up_seconds or options.prepare or options.spares):
-        parser.error("a set-up and spares are measured with --library")
     if options.library:
         options.only = [name for name in options.only if name in PLAIN]
     return options
@@ -67,25 +44,20 @@ def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
 
 
 async def measure(options: argparse.Namespace) -> int:
-    found, set_up = list[Trial](), SetUp(options.set_up_seconds, options.prepare, options.spares)
+    found = list[Trial]()
     manifest = EXAMPLE / ("elastic.yaml" if options.library else "job.yaml")
     name = read_job(manifest, handler=False)["metadata"]["name"]
     try:
         async with session("bench", (), say) as made:
             watcher = Watcher(made.driver, name)
             async with background(watcher.run()):
-                stage = BenchStage(made.driver, watcher, manifest, set_up)
-                await trials.run(
-                    stage, name, in_order(options.only, options.trials), found.append, say
-                )
+                stage = BenchStage(made.driver, watcher, manifest)
+                ordered = in_order(options.only, options.trials)
+                await trials.run(stage, name, ordered, found.append, say)
     finally:
-        status = show(found)
+        say(table(found))
+        status = complain(complaints(found))
     return status
-
-
-def show(found: Sequence[Trial]) -> int:
-    say(table(found))
-    return complain(complaints(found))
 
 
 def main() -> int:

@@ -3,9 +3,8 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_local.faults.steps import Step
@@ -20,8 +19,10 @@ from measure.cluster import (
     restarts_of,
 )
 from measure.engine import Target
-from measure.kind_cluster import OPERATOR_NAMESPACE, example, report
+from measure.kind_cluster import OPERATOR_NAMESPACE, example
 from measure.outcome import trains_quietly
+
+from bench.trials import Stage
 
 if TYPE_CHECKING:
     from bench.scenarios import Scenario
@@ -35,22 +36,9 @@ TRIES = 6  # to find a victim
 QUIET_STEPS = 25
 
 
-class SetUp(NamedTuple):
-    """What the script does before its first step, and which workers do it early."""
-
-    seconds: float = 0.0
-    prepare: bool = False
-    spares: int = 0
-
-
-NO_SET_UP = SetUp()
-
-
-class BenchStage:
-    def __init__(
-        self, driver: ClusterDriver, watcher: Watcher, file: Path, set_up: SetUp = NO_SET_UP
-    ) -> None:
-        self.driver, self.watcher, self._file, self._set_up = driver, watcher, file, set_up
+class BenchStage(Stage["Scenario"]):
+    def __init__(self, driver: ClusterDriver, watcher: Watcher, file: Path) -> None:
+        self.driver, self.watcher, self._file = driver, watcher, file
         self._handler = False
         self._moved: set[str] = set()
         self._before: dict[str, int] = {}
@@ -59,7 +47,7 @@ class BenchStage:
         handler = bool(kind.like)
         if not again or handler is not self._handler:
             await self.driver.delete_job(self.watcher.name)
-            await self.driver.create_job(read_job(self._file, handler=handler, set_up=self._set_up))
+            await self.driver.create_job(read_job(self._file, handler=handler))
             self._handler = handler
         await self.driver.scale_job(self.watcher.name, kind.replicas)
         await self.whole(kind.replicas)
@@ -94,28 +82,17 @@ class BenchStage:
         made = [came - at for pod, came in self.watcher.came.items() if pod in pods and came > at]
         return restarts, round(min(made), 3) if made else None
 
-    async def explain(self, trial: str) -> None:
-        await asyncio.to_thread(report, self.driver.namespace, trial)
-
     async def whole(self, world: int) -> None:
-        watcher, since, spares = self.watcher, time.time(), self._set_up.spares
+        watcher, since = self.watcher, time.time()
 
         def found() -> bool:
             if watcher.job.state == "Failed":
                 raise RuntimeError("the job has failed")
             quiet = trains_quietly(watcher.log.steps(since)[1:], world, QUIET_STEPS)
             pods = sum(map(is_alive, watcher.pods.values()))
-            return (
-                quiet
-                and len(self.members()) == world == pods - spares
-                and watcher.job.ready_spares == spares
-            )
+            return quiet and len(self.members()) == world == pods
 
-        await watcher.until(
-            found,
-            seconds=START_SECONDS + 2 * self._set_up.seconds,
-            what=f"{world} workers to train",
-        )
+        await watcher.until(found, seconds=START_SECONDS, what=f"{world} workers to train")
 
     def members(self) -> list[str]:
         """The pods of the current round, in rank order."""
@@ -133,7 +110,8 @@ class BenchStage:
             leads = await self._leaders_node(stands_by=bool(leader))
             ranked = self.members()
             node_of = {pod: self.node_of(pod) for pod in ranked}
-            lone = alone(node_of)
+            crowds = Counter(node_of.values())
+            lone = {pod for pod, node in node_of.items() if crowds[node] == 1}
             victims = [
                 pod for pod in ranked[1:] if pod in lone and leader in (None, node_of[pod] == leads)
             ]
@@ -176,19 +154,10 @@ class BenchStage:
                 await asyncio.sleep(OPERATOR_LOOK_SECONDS)
 
 
-def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[str, Any]:
+def read_job(file: Path, *, handler: bool) -> dict[str, Any]:
     manifest = example(file, steps=ENDLESS)
     template = manifest["spec"]["template"]
-    template.setdefault("metadata", {}).setdefault("labels", {}).update(TEMPLATE_LABEL)
-    arguments = template["spec"]["containers"][0]["args"]
-    arguments += ["--save-on-sigterm"] if handler else []
-    arguments += ["--set-up-seconds", f"{set_up.seconds:g}"] if set_up.seconds else []
-    manifest["spec"] |= {"prepare": {}} if set_up.prepare else {}
-    manifest["spec"] |= {"spares": set_up.spares} if set_up.spares else {}
+    template["metadata"] = {"labels": TEMPLATE_LABEL}
+    if handler:
+        template["spec"]["containers"][0]["args"].append("--save-on-sigterm")
     return manifest
-
-
-def alone(node_of: Mapping[str, str]) -> set[str]:
-    """The pods without another one on their node, so that its faults concern only them."""
-    pods = Counter(node_of.values())
-    return {pod for pod, node in node_of.items() if pods[node] == 1}

@@ -12,7 +12,9 @@ from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Waited
 from measure import engine
+from measure.cluster import ClusterDriver
 from measure.engine import Say, Target, made
+from measure.kind_cluster import report
 from measure.outcome import Outcome, outcome
 
 K_contra = TypeVar("K_contra", bound="Named", contravariant=True)
@@ -30,6 +32,8 @@ class Named(Protocol):
 
 
 class Stage(Protocol[K_contra]):
+    driver: ClusterDriver
+
     async def prepare(self, kind: K_contra, *, again: bool) -> None:
         """Has the job train in the size of the kind; again: perhaps in the last trial's job."""
 
@@ -52,9 +56,6 @@ class Stage(Protocol[K_contra]):
     async def side_effects(self, target: Target | None, at: float) -> tuple[int, float | None]:
         """Others' restarts and the seconds to another pod since the call without a target."""
         return 0, None
-
-    async def explain(self, trial: str) -> None:
-        """Keeps what explains a failed trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +87,14 @@ async def run(
         failed, again = (failed + 1, False) if trial.error else (0, True)
         if trial.error:
             with suppress(*TROUBLE):
-                await stage.explain(f"{job}-{kind.name}-{turn + 1}")
+                name = f"{job}-{kind.name}-{turn + 1}"
+                await asyncio.to_thread(report, stage.driver.namespace, name)
         keep(trial)
         say(f"  {kind.name} {turn + 1}: {describe(trial)}")
 
 
 async def _trial(
-    stage: Stage[K_contra],
-    job: str,
-    kind: K_contra,
-    turn: int,
-    say: Say,
-    *,
-    again: bool,
+    stage: Stage[K_contra], job: str, kind: K_contra, turn: int, say: Say, *, again: bool
 ) -> Trial:
     trial = Trial(job, kind.name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     try:

@@ -9,7 +9,6 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
 from functools import partial
 
 from bench import trials
@@ -41,27 +40,20 @@ HOPELESS = 3  # failed trials in a row
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = new_parser("kubeflow", __doc__)
     add_trials(parser, KINDS, LOSSES, "the losses")
-    parser.add_argument(
-        "--replay",
-        action="store_true",
-        help="lose the nodes with the pods, once each, while a job trains on",
-    )
+    replayed = "lose the nodes with the pods, once each, while a job trains on"
+    parser.add_argument("--replay", action="store_true", help=replayed)
     options = parser.parse_args(arguments)
     if options.replay and not set(options.only) <= set(LOSSES):
         parser.error("a replay has losses only")
     return options
 
 
-def training_operator() -> str:
+async def about(driver: ClusterDriver) -> dict[str, str]:
     settings = (ROOT / "hack" / "settings.sh").read_text()
     [version] = re.findall(r"^TRAINING_OPERATOR_VERSION=(\S+)", settings, re.MULTILINE)
-    return str(version)
-
-
-async def about(driver: ClusterDriver) -> dict[str, str]:
     return {
         "commit": commit_of_checkout(),
-        "training-operator": training_operator(),
+        "training-operator": version,
         "Kubernetes": str((await driver.api.ask("GET", "/version"))["gitVersion"]),
         "steps of": f"{STEP_SECONDS:g} s",
         "cores": str(os.cpu_count()),
@@ -92,10 +84,13 @@ async def measure(options: argparse.Namespace) -> int:
     except (*TROUBLE, NotUndone) as trouble:
         say(f"FAILED: {type(trouble).__name__}: {trouble}")
     finally:
-        shown = show(found, told)
+        if failed := complain(report.complaints(found)):
+            say(f"What was seen of failed trials: {REPORTS.relative_to(ROOT)}")
+        if found:
+            say(report.table(found, told))
         if shares:
             say(report.shares_table(shares, told))
-    return status or shown
+    return status or failed
 
 
 async def _measure_jobs(
@@ -121,15 +116,6 @@ async def _measure_jobs(
             await stage.remove()
         if torch := next((line["torch"] for line in stage.record.lines() if "torch" in line), ""):
             told["torch"] = torch
-
-
-def show(found: Sequence[Trial], told: Mapping[str, str]) -> int:
-    status = complain(report.complaints(found))
-    if status:
-        say(f"What was seen of failed trials: {REPORTS.relative_to(ROOT)}")
-    if found:
-        say(report.table(found, told))
-    return status
 
 
 def main() -> int:

@@ -12,7 +12,6 @@ from measure import engine
 from measure.cluster import ClusterDriver, restarts_of
 from measure.commands import CommandFailed
 from measure.engine import Target
-from measure.kind_cluster import report
 from measure.outcome import trains_quietly
 from measure.recorded_job import Recorded, open_to_all
 
@@ -32,7 +31,7 @@ class KubeflowStage(Stage[Kind]):
     """One job at a time; each has a name of its own, as names of pods stay in DNS for a while."""
 
     def __init__(self, driver: ClusterDriver, folder: Path, job: Job) -> None:
-        self._driver, self._folder, self.job = driver, folder, job
+        self.driver, self._folder, self.job = driver, folder, job
         self._made = 0
         self.record = Recorded(folder / "none")
 
@@ -46,22 +45,22 @@ class KubeflowStage(Stage[Kind]):
         A job whose containers have restarted is made again: the kubelet's back-off would delay
         the next restart, but not after losses that are ten minutes apart.
         """
-        if not again or any(restarts_of(await self._driver.pods_of(self.name)).values()):
+        if not again or any(restarts_of(await self.driver.pods_of(self.name)).values()):
             await self.remove()
             self._made += 1
             open_to_all(self._folder / self.name)
             self.record = Recorded(self._folder / f"{self.name}.jsonl")
-            await self._driver.create_job(manifest(self.job, self.name, self._folder.name))
+            await self.driver.create_job(manifest(self.job, self.name, self._folder.name))
             await self._train(SIZE, START_SECONDS)
         if kind.grows:
-            await self._driver.scale_job(self.name, SMALLEST)
+            await self.driver.scale_job(self.name, SMALLEST)
         await self._train(SMALLEST if kind.grows else SIZE, RECOVERY_SECONDS)
 
     async def choose(self, kind: Kind, turn: int) -> Target:
         if kind.grows:
-            return engine.scale(self._driver, self.name, SIZE)
-        pod = self._victim(kind, await self._driver.pods_of(self.name))
-        return engine.delete_pod(self._driver, pod, self.name, force=kind.force)
+            return engine.scale(self.driver, self.name, SIZE)
+        pod = self._victim(kind, await self.driver.pods_of(self.name))
+        return engine.delete_pod(self.driver, pod, self.name, force=kind.force)
 
     def _victim(self, kind: Kind, pods: list[Object]) -> str:
         steps = self.record.steps()
@@ -69,7 +68,7 @@ class KubeflowStage(Stage[Kind]):
 
     async def end_node(self, kind: Kind) -> Target:
         """The end of the victim's node, by force without notice; undone, it takes new pods."""
-        driver = self._driver
+        driver = self.driver
         placed = [pod for pod in await driver.pods_of(self.name) if pod["spec"].get("nodeName")]
         pod = self._victim(kind, placed)
         [node] = [each["spec"]["nodeName"] for each in placed if each["metadata"]["name"] == pod]
@@ -94,9 +93,9 @@ class KubeflowStage(Stage[Kind]):
         return Target(f"{node} with {pod} ends{notice}", end, lambda: self._bring_back(node))
 
     async def _bring_back(self, node: str) -> None:
-        await self._driver.uncordon_node(node)
+        await self.driver.uncordon_node(node)
         with suppress(CommandFailed):  # there was no notice
-            await self._driver.commands.kubectl("taint", "node", node, f"{NOTICE}-")
+            await self.driver.commands.kubectl("taint", "node", node, f"{NOTICE}-")
 
     def wanted(self, kind: Kind) -> int:
         return SIZE
@@ -114,12 +113,9 @@ class KubeflowStage(Stage[Kind]):
     def steps(self, since: float) -> list[Step]:
         return self.record.steps()
 
-    async def explain(self, trial: str) -> None:
-        await asyncio.to_thread(report, self._driver.namespace, trial)
-
     async def remove(self) -> None:
         if self._made:
-            await self._driver.delete_job(self.name)
+            await self.driver.delete_job(self.name)
 
     async def _train(self, size: int, seconds: float) -> None:
         def quiet() -> bool:

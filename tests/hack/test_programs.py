@@ -13,7 +13,6 @@ pytestmark = [pytest.mark.process, pytest.mark.torch]  # some import the agents 
 Run = Callable[[str], tuple[object, str]]
 REFUSED = {
     "bench --only earthquake": "no such kind: earthquake; there are kill-process",
-    "bench --spares 1": "a set-up and spares are measured with --library",
     "demo --example none": "invalid choice: 'none'",
     "gpu --only luck": "no such measurement: luck",
     "kubeflow --only luck": "no such kind: luck; there are worker-force",

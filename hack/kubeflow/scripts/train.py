@@ -21,16 +21,13 @@ from torch.nn.parallel import DistributedDataParallel
 WIDTH = 64
 CALL_SECONDS = 0.05
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--how", choices=("plain", "library"), required=True)
-parser.add_argument("--folder", type=Path, required=True, help="of its checkpoints")
-parser.add_argument(
-    "--size", type=int, required=True, help="workers that the step's time is given for"
-)
-parser.add_argument("--step-seconds", type=float, default=0.2)
-parser.add_argument("--checkpoint-every", type=int, default=10, help="steps; of the plain script")
-parser.add_argument(
-    "--group-timeout-seconds", type=float, default=60.0, help="of init_process_group"
-)
+add = parser.add_argument
+add("--how", choices=("plain", "library"), required=True)
+add("--folder", type=Path, required=True, help="of its checkpoints")
+add("--size", type=int, required=True, help="workers that the step's time is given for")
+add("--step-seconds", type=float, required=True)
+add("--checkpoint-every", type=int, required=True, help="steps; of the plain script")
+add("--group-timeout-seconds", type=float, default=60.0, help="of init_process_group")
 options = parser.parse_args()
 
 event("start", alone=True, torch=torch.__version__)

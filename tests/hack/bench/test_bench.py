@@ -79,7 +79,7 @@ def a_stage(cluster: Any) -> WholeStage:
 
 async def test_trials_are_made_kept_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.stage.TRIES", 1)
-    monkeypatch.setattr("bench.stage.report", lambda *_: "")
+    monkeypatch.setattr("bench.trials.report", lambda *_: "")
     monkeypatch.setattr("bench.trials.PHASE_SECONDS", 0.0)
     monkeypatch.setattr("bench.trials.LOG_SECONDS", 0.01)
     kept, told, cluster = list[Trial](), list[str](), Cluster()
