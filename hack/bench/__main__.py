@@ -1,8 +1,7 @@
 """Measures how long the operator's promises take, by repeated faults to a job on a cluster.
 
 The job is examples/all-reduce, plain torchrun code with steps of 0.1 s, in a namespace that is
-removed at the end; with --library, a script of the training library. The kinds that end in -handler
-use the same script with a handler of SIGTERM, which the training library's does not need.
+removed at the end; with --library, a script of the training library.
 """
 
 import argparse
@@ -16,7 +15,7 @@ from measure.program import add_trials, complain, new_parser, run, say, session
 
 from bench import trials
 from bench.report import complaints, table
-from bench.scenarios import PLAIN, SCENARIOS, Scenario
+from bench.scenarios import SCENARIOS, Scenario
 from bench.stage import BenchStage, read_job
 from bench.trials import Trial
 
@@ -28,15 +27,11 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     add_trials(parser, SCENARIOS, list(SCENARIOS), "all")
     library = "of a script that uses the training library, and keeps its processes"
     parser.add_argument("--library", action="store_true", help=library)
-    options = parser.parse_args(arguments)
-    if options.library:
-        options.only = [name for name in options.only if name in PLAIN]
-    return options
+    return parser.parse_args(arguments)
 
 
 def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
-    """All trials: scaling up and down alternate, other kinds come in a row, handlers last."""
-    names = sorted(names, key=lambda name: name not in PLAIN)
+    """All trials: scaling up and down alternate, and other kinds come in a row."""
     kinds = groupby(names, key=lambda name: name.removesuffix("-up").removesuffix("-down"))
     return [
         (SCENARIOS[name], turn) for _, kind in kinds for turn, name in product(range(turns), kind)
@@ -45,8 +40,8 @@ def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
 
 async def measure(options: argparse.Namespace) -> int:
     found = list[Trial]()
-    manifest = EXAMPLE / ("elastic.yaml" if options.library else "job.yaml")
-    name = read_job(manifest, handler=False)["metadata"]["name"]
+    manifest = read_job(EXAMPLE / ("elastic.yaml" if options.library else "job.yaml"))
+    name = manifest["metadata"]["name"]
     try:
         async with session("bench", (), say) as made:
             watcher = Watcher(made.driver, name)

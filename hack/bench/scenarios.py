@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from measure import engine
 from measure.cluster import ClusterDriver
@@ -28,8 +29,7 @@ class Scenario:
     rounds: int  # that it should take
     replicas: int = 3  # before
     after: int = 0  # 0: as before
-    replaced_seconds: float | None = None  # the target for making another pod
-    like: str = ""  # the same fault, without a handler of SIGTERM; empty: this has none
+    replaced_seconds: float = inf  # the target for making another pod
 
 
 async def kill_process(stage: BenchStage, turn: int) -> Target:
@@ -107,12 +107,4 @@ ROWS = (
     Scenario("cut-node", cut_node, AGAIN, 5.0, rounds=2, replaced_seconds=6.0),
     Scenario("operator-restart", restart_operator, "pause", 0.3, rounds=0),
 )
-PLAIN = {row.name: row for row in ROWS}
-
-
-def rows(row: Scenario) -> list[Scenario]:
-    handler = replace(row, name=f"{row.name}-handler", like=row.name)
-    return [row, handler] if row.target == AGAIN else [row]
-
-
-SCENARIOS = {row.name: row for plain in ROWS for row in rows(plain)}
+SCENARIOS = {row.name: row for row in ROWS}

@@ -37,18 +37,15 @@ QUIET_STEPS = 25
 
 
 class BenchStage(Stage["Scenario"]):
-    def __init__(self, driver: ClusterDriver, watcher: Watcher, file: Path) -> None:
-        self.driver, self.watcher, self._file = driver, watcher, file
-        self._handler = False
+    def __init__(self, driver: ClusterDriver, watcher: Watcher, manifest: dict[str, Any]) -> None:
+        self.driver, self.watcher, self._manifest = driver, watcher, manifest
         self._moved: set[str] = set()
         self._before: dict[str, int] = {}
 
     async def prepare(self, kind: "Scenario", *, again: bool) -> None:
-        handler = bool(kind.like)
-        if not again or handler is not self._handler:
+        if not again:
             await self.driver.delete_job(self.watcher.name)
-            await self.driver.create_job(read_job(self._file, handler=handler))
-            self._handler = handler
+            await self.driver.create_job(self._manifest)
         await self.driver.scale_job(self.watcher.name, kind.replicas)
         await self.whole(kind.replicas)
 
@@ -154,10 +151,7 @@ class BenchStage(Stage["Scenario"]):
                 await asyncio.sleep(OPERATOR_LOOK_SECONDS)
 
 
-def read_job(file: Path, *, handler: bool) -> dict[str, Any]:
+def read_job(file: Path) -> dict[str, Any]:
     manifest = example(file, steps=ENDLESS)
-    template = manifest["spec"]["template"]
-    template["metadata"] = {"labels": TEMPLATE_LABEL}
-    if handler:
-        template["spec"]["containers"][0]["args"].append("--save-on-sigterm")
+    manifest["spec"]["template"]["metadata"] = {"labels": TEMPLATE_LABEL}
     return manifest

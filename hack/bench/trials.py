@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from math import inf
 from typing import Protocol, TypeVar
 
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Waited
-from measure import engine
+from measure import engine, markdown
 from measure.cluster import ClusterDriver
 from measure.engine import Say, Target, made
 from measure.kind_cluster import report
@@ -62,7 +61,6 @@ class Stage(Protocol[K_contra]):
 class Trial:
     job: str
     kind: str
-    when: str
     what: str = ""
     cost: Outcome | None = None  # None: the trial failed
     restarts: int = 0  # and disappearances of pods that the fault did not concern
@@ -96,7 +94,7 @@ async def run(
 async def _trial(
     stage: Stage[K_contra], job: str, kind: K_contra, turn: int, say: Say, *, again: bool
 ) -> Trial:
-    trial = Trial(job, kind.name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    trial = Trial(job, kind.name)
     try:
         await stage.prepare(kind, again=again)
         await asyncio.sleep(PHASE_SECONDS * turn % 1.0)
@@ -142,3 +140,10 @@ def values(trials: Iterable[Trial], name: str) -> list[float]:
     having = (t if hasattr(t, name) else t.cost for t in trials if t.cost)
     found = (getattr(each, name) for each in having)
     return [value for value in found if value is not None]
+
+
+def cells(trials: Sequence[Trial], names: Sequence[str]) -> list[str]:
+    """The spread of each figure and of the repeated steps, and how many trials have them."""
+    spreads = [markdown.spread(values(trials, name)) for name in names]
+    repeated = markdown.spread(values(trials, "repeated"), digits=0)
+    return [*spreads, repeated, f"{sum(bool(t.cost) for t in trials)} of {len(trials)}"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from bench.trials import Trial, values
+from bench.trials import Trial, cells
 from measure import markdown
 
 from kubeflow.jobs import JOBS
@@ -18,19 +18,17 @@ HEAD = (
     "steps repeated",
     "trials",
 )
+FIGURES = ("pause", "stopped", "whole")
 SHARES_HEAD = ("job", "share of the time", "an event costs, s")
 
 
 def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
     rows = []
     for kind in KINDS.values():
-        tried = {
-            name: [trial for trial in trials if (trial.kind, trial.job) == (kind.name, name)]
-            for name in JOBS
-        }
-        rows += [
-            [kind.title, JOBS[name].title, *_cells(found)] for name, found in tried.items() if found
-        ]
+        for job in JOBS.values():
+            tried = [trial for trial in trials if (trial.kind, trial.job) == (kind.name, job.name)]
+            if tried:
+                rows.append([kind.title, job.title, *cells(tried, FIGURES)])
     return _measured(HEAD, rows, about)
 
 
@@ -47,11 +45,4 @@ def _measured(head: Sequence[str], rows: Sequence[Sequence[str]], about: Mapping
 
 def complaints(trials: Sequence[Trial]) -> list[str]:
     failed = (trial for trial in trials if trial.error)
-    return [f"{trial.job}, {trial.kind}, at {trial.when}: {trial.error}" for trial in failed]
-
-
-def _cells(trials: Sequence[Trial]) -> list[str]:
-    found = [trial for trial in trials if trial.cost]
-    made = f"{len(found)}" if len(found) == len(trials) else f"{len(found)} of {len(trials)}"
-    times = [markdown.spread(values(found, name)) for name in ("pause", "stopped", "whole")]
-    return [*times, markdown.spread(values(found, "repeated"), digits=0), made]
+    return [f"{trial.job}, {trial.kind}: {trial.error}" for trial in failed]

@@ -9,7 +9,7 @@ import pytest
 from bench import __main__ as program
 from bench import report, trials
 from bench.scenarios import SCENARIOS
-from bench.stage import BenchStage
+from bench.stage import BenchStage, read_job
 from bench.trials import Trial
 from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_local.faults.steps import Began, Started, Step
@@ -74,7 +74,7 @@ def a_stage(cluster: Any) -> WholeStage:
     workers = [{"name": name, "rank": rank, "state": "Running"} for rank, name in enumerate("abc")]
     watcher.job = view_job({"spec": {"replicas": 3}, "status": {"workers": workers, "round": 2}})
     watcher.log.add(Started(1.0, "a", (18,)))
-    return WholeStage(driver, watcher, EXAMPLE)
+    return WholeStage(driver, watcher, read_job(EXAMPLE))
 
 
 async def test_trials_are_made_kept_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,23 +98,22 @@ async def test_trials_are_made_kept_and_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_trials_are_in_an_order_in_which_one_undoes_the_other() -> None:
-    only = program.parse_options(["--only", "scale-down,lose-pod-handler,lose-pod,scale-up"]).only
+    only = program.parse_options(["--only", "scale-down,lose-pod,scale-up"]).only
     ordered = [(scenario.name, turn) for scenario, turn in program.in_order(only, 2)]
     sizes = [(name, turn) for turn in (0, 1) for name in ("scale-up", "scale-down")]
-    handlers = [("lose-pod-handler", 0), ("lose-pod-handler", 1)]
-    assert ordered == [("lose-pod", 0), ("lose-pod", 1), *sizes, *handlers]
+    assert ordered == [("lose-pod", 0), ("lose-pod", 1), *sizes]
 
 
 def a_trial(kind: str = "lose-pod", error: str = "", **figures: Any) -> Trial:
     of_trial = {name: figures.pop(name) for name in ("restarts", "replaced") if name in figures}
     cost = None if error else replace(COST, **figures)
-    return Trial(kind, kind, "2026-11-21T12:00:00Z", "a fault", cost, error=error, **of_trial)
+    return Trial(kind, kind, "a fault", cost, error=error, **of_trial)
 
 
 def test_what_is_not_as_promised_is_said_and_shown() -> None:
     said = {
         "": a_trial(),
-        "lose-pod: the median is 1.30 s, the target 1.2 s": a_trial(again=1.3),
+        "lose-pod: the median is 1.30 s, the target is 1.2 s": a_trial(again=1.3),
         "lose-pod: rounds 3 instead of 2 in 1 of 1 trials": a_trial(rounds=3),
         "lose-pod: restarts 1 instead of 0 in 1 of 1 trials": a_trial(restarts=1),
         "lose-pod: failures 1 instead of 0 in 1 of 1 trials": a_trial(failures=1),
@@ -124,13 +123,9 @@ def test_what_is_not_as_promised_is_said_and_shown() -> None:
     assert {complaint: report.complaints([made]) for complaint, made in said.items()} == {
         it: [it] * bool(it) for it in said
     }
-    handler = [a_trial(), a_trial("lose-pod-handler", again=1.0)]
-    assert report.complaints(handler) == [
-        "lose-pod-handler: the median is 1.00 s, without a handler 0.40 s"
-    ]
     made = [a_trial(name, again=again) for name in SCENARIOS for again in (0.4, 0.6, 0.5)] + [
         a_trial(error="waited in vain")
     ]
     shown = report.table(made).splitlines()[2:]
     assert [row.split(" | ")[0].strip("| ") for row in shown] == list(SCENARIOS)
-    assert "| lose-pod | 0.50 (0.60) | 0.45 (0.45) | 3.00 (3.00) | 7 (7) | - | 3/4 |" in shown
+    assert "| lose-pod | 0.50 (0.60) | 0.45 (0.45) | 3.00 (3.00) | - | 7 (7) | 3 of 4 |" in shown
