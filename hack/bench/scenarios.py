@@ -2,34 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
-from math import inf
 
 from measure import engine
 from measure.cluster import ClusterDriver
 from measure.engine import Target
 
-from bench.stage import BenchStage
+from bench.stage import BenchStage, Choose, Scenario
 
 LOG_SECONDS = 15.0  # the status may be faster than the log
 # Longer than any timeout of the training, after the operator is back.
 UNNOTICED_SECONDS = 10.0
 
-Choose = Callable[[BenchStage, int], Awaitable[Target]]
 ToNode = Callable[[ClusterDriver, str], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    name: str
-    choose: Choose  # gets the trial's number
-    target: str  # a figure of Outcome
-    seconds: float  # the target of the figure's median
-    rounds: int  # that it should take
-    replicas: int = 3  # before
-    after: int = 0  # 0: as before
-    replaced_seconds: float = inf  # the target for making another pod
 
 
 async def kill_process(stage: BenchStage, turn: int) -> Target:

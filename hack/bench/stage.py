@@ -3,8 +3,11 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_local.faults.steps import Step
@@ -24,9 +27,6 @@ from measure.outcome import trains_quietly
 
 from bench.trials import Stage
 
-if TYPE_CHECKING:
-    from bench.scenarios import Scenario
-
 ENDLESS = 1_000_000_000  # steps
 START_SECONDS = 120.0
 OPERATOR_SECONDS = 60.0
@@ -35,27 +35,41 @@ TRIES = 6  # to find a victim
 # Between two faults: more than a checkpoint's interval, and enough to renew the failure budget.
 QUIET_STEPS = 25
 
+Choose = Callable[["BenchStage", int], Awaitable[Target]]
 
-class BenchStage(Stage["Scenario"]):
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    name: str
+    choose: Choose  # gets the trial's number
+    target: str  # a figure of Outcome
+    seconds: float  # the target of the figure's median
+    rounds: int  # that it should take
+    replicas: int = 3  # before
+    after: int = 0  # 0: as before
+    replaced_seconds: float = inf  # the target for making another pod
+
+
+class BenchStage(Stage[Scenario]):
     def __init__(self, driver: ClusterDriver, watcher: Watcher, manifest: dict[str, Any]) -> None:
         self.driver, self.watcher, self._manifest = driver, watcher, manifest
         self._moved: set[str] = set()
         self._before: dict[str, int] = {}
 
-    async def prepare(self, kind: "Scenario", *, again: bool) -> None:
+    async def prepare(self, kind: Scenario, *, again: bool) -> None:
         if not again:
             await self.driver.delete_job(self.watcher.name)
             await self.driver.create_job(self._manifest)
         await self.driver.scale_job(self.watcher.name, kind.replicas)
         await self.whole(kind.replicas)
 
-    async def choose(self, kind: "Scenario", turn: int) -> Target:
+    async def choose(self, kind: Scenario, turn: int) -> Target:
         return await kind.choose(self, turn)
 
-    def wanted(self, kind: "Scenario") -> int:
+    def wanted(self, kind: Scenario) -> int:
         return kind.after or kind.replicas
 
-    async def recovered(self, kind: "Scenario", at: float) -> None:
+    async def recovered(self, kind: Scenario, at: float) -> None:
         await self.whole(self.wanted(kind))
 
     def steps(self, since: float) -> list[Step]:

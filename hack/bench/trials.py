@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Protocol, TypeVar
 
 from elastic_pytorch_client.reading.job_view import JobView
@@ -74,15 +73,11 @@ async def run(
     ordered: Sequence[tuple[K_contra, int]],
     keep: Callable[[Trial], None],
     say: Say,
-    *,
-    hopeless: float = inf,
 ) -> None:
-    failed, again = 0, False
+    again = False
     for kind, turn in ordered:
-        if failed >= hopeless:
-            return
         trial = await _trial(stage, job, kind, turn, say, again=again)
-        failed, again = (failed + 1, False) if trial.error else (0, True)
+        again = not trial.error
         if trial.error:
             with suppress(*TROUBLE):
                 name = f"{job}-{kind.name}-{turn + 1}"
@@ -123,14 +118,15 @@ def describe(trial: Trial) -> str:
         "pause": cost.pause,
         "stands still": cost.stopped,
         "at size": cost.whole,
+        "pod made": trial.replaced,
     }
-    shown = [
-        f"{label} {value:.2f} s"
-        for label, value in (times | {"pod made": trial.replaced}).items()
-        if value is not None
-    ]
-    counts = {"steps repeated": cost.repeated, "rounds": cost.rounds}
-    counts |= {"healthy pods restarted": trial.restarts, "failures counted": cost.failures}
+    counts = {
+        "steps repeated": cost.repeated,
+        "rounds": cost.rounds,
+        "healthy pods restarted": trial.restarts,
+        "failures counted": cost.failures,
+    }
+    shown = [f"{label} {value:.2f} s" for label, value in times.items() if value is not None]
     shown += [f"{label}: {count}" for label, count in counts.items() if count]
     return ", ".join([*shown, trial.what])
 

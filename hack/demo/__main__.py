@@ -44,18 +44,11 @@ WHERE_TO_LOOK = """The job is left as it is (the next demo removes it). Where to
 
 def parse_manifest(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser = new_parser("demo", __doc__)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--example",
-        choices=EXAMPLES,
-        default="library",
-        help="what to train (default: %(default)s)",
-    )
-    what.add_argument(
-        "--job",
-        type=own_job,
-        help="a manifest to train instead; a job of its name is deleted first",
-    )
+    add = parser.add_mutually_exclusive_group().add_argument
+    trained = "what to train (default: %(default)s)"
+    add("--example", choices=EXAMPLES, default="library", help=trained)
+    own = "a manifest to train instead; a job of its name is deleted first"
+    add("--job", type=own_job, help=own)
     options = parser.parse_args(arguments)
     return options.job or example(EXAMPLES[options.example], steps=STEPS)
 

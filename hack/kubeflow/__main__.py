@@ -28,13 +28,11 @@ from measure.program import (
 )
 
 from kubeflow import report
-from kubeflow.jobs import JOBS, PYTORCH_JOB, SCRIPTS, STEP_SECONDS
-from kubeflow.losses import KINDS, LOSSES
+from kubeflow.jobs import JOBS, KINDS, LOSSES, PYTORCH_JOB, SCRIPTS, STEP_SECONDS
 from kubeflow.replay import Share, replay
 from kubeflow.stage import KubeflowStage
 
 INSTALL = str(ROOT / "hack" / "kubeflow.sh")
-HOPELESS = 3  # failed trials in a row
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -111,7 +109,7 @@ async def _measure_jobs(
                 shares[job.name] = await replay(stage, kinds, say)
             else:
                 ordered = [(kind, turn) for turn in range(options.trials) for kind in kinds]
-                await trials.run(stage, job.name, ordered, found.append, say, hopeless=HOPELESS)
+                await trials.run(stage, job.name, ordered, found.append, say)
         finally:
             await stage.remove()
         if torch := next((line["torch"] for line in stage.record.lines() if "torch" in line), ""):

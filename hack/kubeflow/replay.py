@@ -10,8 +10,7 @@ from itertools import pairwise
 from elastic_pytorch_local.faults.steps import Step
 from measure.engine import Say, made
 
-from kubeflow.jobs import SIZE
-from kubeflow.losses import Kind
+from kubeflow.jobs import SIZE, Kind
 from kubeflow.stage import KubeflowStage
 
 EVENT_SECONDS = 26.0  # between events: the slowest job needs about 20 s to train again

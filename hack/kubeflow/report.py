@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from bench.trials import Trial, cells
 from measure import markdown
 
-from kubeflow.jobs import JOBS
-from kubeflow.losses import KINDS
+from kubeflow.jobs import JOBS, KINDS
 from kubeflow.replay import Share
 
 HEAD = (

@@ -15,11 +15,9 @@ from measure.engine import Target
 from measure.outcome import trains_quietly
 from measure.recorded_job import Recorded, open_to_all
 
-from kubeflow.jobs import SIZE, SMALLEST, Job, manifest
-from kubeflow.losses import Kind, victim
+from kubeflow.jobs import SIZE, SMALLEST, Job, Kind, manifest, victim
 
-START_SECONDS = 120.0
-RECOVERY_SECONDS = 120.0
+RECOVERY_SECONDS = 120.0  # or until a new job trains
 QUIET_STEPS = 30  # between two losses: more than a checkpoint's interval
 # GKE's, with 30 s of notice: a worker without a replacement leaves after half of it, and the node
 # goes before its end.
@@ -51,10 +49,10 @@ class KubeflowStage(Stage[Kind]):
             open_to_all(self._folder / self.name)
             self.record = Recorded(self._folder / f"{self.name}.jsonl")
             await self.driver.create_job(manifest(self.job, self.name, self._folder.name))
-            await self._train(SIZE, START_SECONDS)
+            await self._train(SIZE)
         if kind.grows:
             await self.driver.scale_job(self.name, SMALLEST)
-        await self._train(SMALLEST if kind.grows else SIZE, RECOVERY_SECONDS)
+        await self._train(SMALLEST if kind.grows else SIZE)
 
     async def choose(self, kind: Kind, turn: int) -> Target:
         if kind.grows:
@@ -117,8 +115,9 @@ class KubeflowStage(Stage[Kind]):
         if self._made:
             await self.driver.delete_job(self.name)
 
-    async def _train(self, size: int, seconds: float) -> None:
+    async def _train(self, size: int) -> None:
         def quiet() -> bool:
             return trains_quietly(self.record.steps(), size, QUIET_STEPS)
 
-        await until(quiet, seconds=seconds, what=f"{size} workers of {self.name} to train")
+        what = f"{size} workers of {self.name} to train"
+        await until(quiet, seconds=RECOVERY_SECONDS, what=what)

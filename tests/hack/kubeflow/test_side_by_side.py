@@ -12,8 +12,7 @@ from bench.trials import Trial
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import background
 from kubeflow import replay, stage
-from kubeflow.jobs import JOBS, PYTORCH_JOB, SIZE, manifest
-from kubeflow.losses import KINDS, victim
+from kubeflow.jobs import JOBS, KINDS, PYTORCH_JOB, SIZE, manifest, victim
 from kubeflow.replay import Share, share
 from kubeflow.report import complaints, shares_table, table
 from kubeflow.stage import KubeflowStage
