@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import yaml
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster.kubernetes_api import LineCutter
 from elastic_pytorch_local.faults.driver import DriverError
@@ -34,12 +35,17 @@ class Api:
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, kubeconfig: Path) -> AsyncIterator["Api"]:
-        _, current = config.list_kube_config_contexts(str(kubeconfig))  # type: ignore[no-untyped-call]
-        async with await config.new_client_from_config(str(kubeconfig)) as connection:  # type: ignore[no-untyped-call]
+    async def connect(cls, kubeconfig: Path, token: str = "") -> AsyncIterator["Api"]:
+        """Connects as the kubeconfig's user, or by a token alone."""
+        found = yaml.safe_load(kubeconfig.read_text())
+        for user in found["users"] if token else ():
+            user["user"] = {"token": token}
+        contexts = {each["name"]: each["context"] for each in found["contexts"]}
+        async with await config.new_client_from_config_dict(found) as connection:  # type: ignore[no-untyped-call]
             # No proxy: the cluster is on this machine.
             connection.configuration.client_session_kwargs = {"trust_env": False}
-            yield cls(connection, current["context"].get("namespace") or "default")
+            namespace = contexts[found["current-context"]].get("namespace")
+            yield cls(connection, namespace or "default")
 
     async def ask(
         self, method: str, path: str, body: dict[str, Any] | None = None

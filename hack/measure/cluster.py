@@ -98,18 +98,13 @@ class ClusterDriver(Driver):
         return f"labelSelector={self._label}%3D{job}{role}"
 
     async def operators(self) -> list[Object]:
-        running = [
-            pod
+        named = {
+            str(pod["metadata"]["name"]): pod
             for pod in await operator_pods(self.api)
             if any(status.get("containerID") for status in container_statuses(pod))
-        ]
+        }
         leader = await leading_pod(self.api)
-
-        def order(pod: Object) -> tuple[bool, str]:
-            name = pod["metadata"]["name"]
-            return name != leader, name
-
-        return sorted(running, key=order)
+        return [named[name] for name in sorted(named, key=lambda name: (name != leader, name))]
 
     async def in_control_plane(self, command: str) -> None:
         await self.commands.docker("exec", CONTROL_PLANE, "sh", "-c", command)

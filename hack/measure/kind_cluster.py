@@ -15,6 +15,12 @@ CONTROL_PLANE = "elastic-pytorch-control-plane"
 OPERATOR_NAMESPACE = "elastic-pytorch-system"
 OPERATORS = "app.kubernetes.io/name=elastic-pytorch-operator"
 MOST_PODS, MOST_EVENTS, WIDTH = 20, 30, 300  # of a report
+SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+USER = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def read_example(file: Path, folder: str = "") -> dict[str, Any]:

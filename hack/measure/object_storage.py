@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from measure.kind_cluster import SECURITY, USER
+
 # hack/images/object-storage.sh builds it: the workers' image, with obstore and moto.
 IMAGE = "elastic-pytorch-worker-object-storage:dev"
 SERVER, PORT, BUCKET = "objects", 5000, "bucket"
@@ -20,13 +22,7 @@ def server(command: Sequence[str] = COMMAND) -> tuple[dict[str, Any], dict[str, 
         "env": [{"name": "S3_IGNORE_SUBDOMAIN_BUCKETNAME", "value": "true"}],
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "runAsNonRoot": True,
-            "runAsUser": 1000,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": {**USER, **SECURITY, "readOnlyRootFilesystem": False},
     }
     pod = {
         "apiVersion": "v1",

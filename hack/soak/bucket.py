@@ -8,7 +8,7 @@ from typing import Any
 from measure.api import pods_path
 from measure.cluster import is_ready
 from measure.kind_cluster import CONTROL_PLANE, ROOT
-from measure.object_storage import PORT, server
+from measure.object_storage import PORT, keep_in_bucket, server
 from measure.recorded_job import Told
 
 from soak.jobs import url_of
@@ -26,6 +26,7 @@ def manifests(job: str, folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
         ("python3", "/scripts/object_server.py", "/notes", str(PORT), url_of(job))
     )
     spec = pod["spec"]
+    keep_in_bucket(spec)  # it also reads what it stores
     spec |= {"nodeName": CONTROL_PLANE, "tolerations": [{"operator": "Exists"}]}
     spec["volumes"] = [
         {"name": "notes", "hostPath": {"path": f"/shared/{folder}"}},
@@ -46,9 +47,7 @@ async def start_server(stage: Stage, job: str) -> None:
     await ask("POST", pods_path(namespace), pod)
     path = pods_path(namespace, pod["metadata"]["name"])
     async with asyncio.timeout(START_SECONDS):
-        while True:
-            if is_ready(await ask("GET", path)):
-                return
+        while not is_ready(await ask("GET", path)):  # noqa: ASYNC110
             await asyncio.sleep(1)
 
 

@@ -3,14 +3,14 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
-from measure.engine import TROUBLE, Target
+from measure.engine import Target
 
-from soak.drawn_acts import Fault
 from soak.faults import bucket, control_plane, nodes, workers
 from soak.perform import Hit
-from soak.plan import KINDS, SUSPEND
-from soak.stage import Stage
+from soak.plan import KINDS, SUSPEND, Fault
+from soak.stage import Stage, insist
 
 Choose = Callable[[Stage, Fault], Awaitable[Target]]
 SUSPENDED_SECONDS, RESUMED_SECONDS = 8.0, 25.0
@@ -48,23 +48,17 @@ async def choose(stage: Stage, fault: Fault) -> Target:
 
 
 async def suspend_and_resume(stage: Stage, job: str, hits: list[Hit]) -> None:
-    async def patch(suspend: bool) -> None:
-        while True:
-            try:
-                await stage.driver.suspend_job(job, suspend=suspend)
-                return
-            except TROUBLE:
-                await asyncio.sleep(1)
+    def patch(*, suspend: bool) -> Awaitable[None]:
+        return insist(partial(stage.driver.suspend_job, job, suspend=suspend))
 
     try:
         while not stage.observer.jobs[job].ended:
             await asyncio.sleep(RESUMED_SECONDS)
             at = time.time()
-            await patch(True)
+            await patch(suspend=True)
             await asyncio.sleep(SUSPENDED_SECONDS)
-            await patch(False)
-            hits.append(
-                Hit(at, time.time(), SUSPEND, f"{job} is suspended and resumed", frozenset({job}))
-            )
+            await patch(suspend=False)
+            what = f"{job} is suspended and resumed"
+            hits.append(Hit(at, time.time(), SUSPEND, what, frozenset({job})))
     finally:
-        await patch(False)
+        await patch(suspend=False)

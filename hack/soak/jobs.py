@@ -1,14 +1,13 @@
 """The jobs of a run, one of each sort, and undisturbed ones that show their result. Pure."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from measure.cluster import TEMPLATE_LABEL
+from measure.kind_cluster import SECURITY
 from measure.object_storage import BUCKET, keep_in_bucket
 from measure.recorded_job import recorded_job
-
-from soak.checks.training import Expected
 
 SCRIPTS = (
     "hack/soak/scripts/plain.py",
@@ -40,18 +39,14 @@ SIDECAR = {
     "command": ["sleep", "infinity"],
     "restartPolicy": "Always",
     "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
-    "securityContext": {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    },
+    "securityContext": SECURITY,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Sort:
     name: str
-    library: bool = True
+    library: bool = True  # which keeps each step in memory, not only in the last checkpoint
     replicas: int = 2
     maximum: int = 3
     processes: int = 1
@@ -63,16 +58,26 @@ class Sort:
     set_up_fails: float = 0  # the probability, for a worker that joins a trained job
     spares: int = 0
     unit: int = 1
-    sharded: bool = False
+    sharded: bool = False  # another worker has one of each shard; a loss of two may cost more
     bucket: bool = False  # has its checkpoints, but its records are in the run's folder
-
-    @property
-    def option(self) -> tuple[int, bool]:
-        return self.micro_batch_size, self.suspended
 
     @property
     def minimum(self) -> int:
         return self.replicas if self.spares else self.unit
+
+    @property
+    def repeated(self) -> int:
+        """The steps that may be repeated after a loss that a worker survives."""
+        if self.sharded:
+            return COPIED_STEPS
+        return 1 if self.library else SAVED_STEPS + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Expected(Sort):
+    total: int = 0  # steps
+    epochs: int = 0  # whose samples are recorded
+    samples: int = SAMPLES
 
 
 SORTS = {
@@ -99,13 +104,13 @@ USUAL = tuple(sort.name for sort in SORTS.values() if not sort.bucket)
 
 def undisturbed(sorts: Iterable[Sort]) -> dict[str, Sort]:
     """For each library job, one of a single worker that trains the same; equal ones share it."""
-    found: dict[tuple[int, bool], Sort] = {}
-    of_library = [sort for sort in sorts if sort.library]
-    for sort in of_library:
-        name, (batch, toggled) = UNDISTURBED + sort.name, sort.option
-        alone = Sort(name, replicas=1, maximum=1, micro_batch_size=batch, suspended=toggled)
-        found.setdefault(sort.option, alone)
-    return {sort.name: found[sort.option] for sort in of_library}
+    found, alone = dict[tuple[int, bool], Sort](), dict[str, Sort]()
+    for sort in sorts:
+        if sort.library:
+            name, batch, toggled = UNDISTURBED + sort.name, sort.micro_batch_size, sort.suspended
+            made = Sort(name, replicas=1, maximum=1, micro_batch_size=batch, suspended=toggled)
+            alone[sort.name] = found.setdefault((batch, toggled), made)
+    return alone
 
 
 def url_of(job: str) -> str:
@@ -119,22 +124,8 @@ def epochs_of(sort: Sort, seconds: float) -> int:
 
 def expected(sort: Sort, seconds: float) -> Expected:
     epochs = epochs_of(sort, seconds)
-    of_library = COPIED_STEPS if sort.sharded else 1
-    return Expected(
-        sort.name,
-        sort.minimum,
-        sort.maximum,
-        sort.processes,
-        total=epochs * STEPS_PER_EPOCH,
-        epochs=epochs if sort.library else 0,
-        samples=SAMPLES,
-        commits=sort.library,
-        repeated=of_library if sort.library else SAVED_STEPS + 1,
-        copies=sort.sharded,
-        spares=sort.spares,
-        unit=sort.unit,
-        bucket=sort.bucket,
-    )
+    total, sampled = epochs * STEPS_PER_EPOCH, epochs if sort.library else 0
+    return Expected(**asdict(sort), total=total, epochs=sampled)
 
 
 def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from elastic_pytorch_local.faults.driver import DriverError
 from measure.engine import MAKE_SECONDS, TROUBLE, Say, Target, made
 
-from soak.drawn_acts import Act, Fault, Kind
+from soak.plan import KINDS, Act, Fault, Kind
 
 T = TypeVar("T")
 
@@ -40,7 +40,6 @@ def pick(number: int, candidates: Sequence[T], what: str) -> T:
 
 async def perform(
     act: Act,
-    kinds: Mapping[str, Kind],
     choose: Callable[[Fault], Awaitable[Target]],
     hits: list[Hit],
     say: Say,
@@ -66,7 +65,7 @@ async def perform(
         except TROUBLE as error:
             missed = f" (perhaps not: {type(error).__name__} {error})"
         jobs = target.jobs | jobs_on(target.node) if target.node and target.jobs else target.jobs
-        what, kind = target.what + missed, kinds[fault.kind]
+        what, kind = target.what + missed, KINDS[fault.kind]
         hits.append(Hit(at, time.time(), kind, what, jobs, target.pods, target.node))
 
     await asyncio.sleep(act.pause_seconds)

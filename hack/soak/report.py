@@ -2,16 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from elastic_pytorch_client.reading.goodput import Goodput
 from measure import markdown
 from measure.figures import spread
 from measure.program import say
 
-from soak.drawn_acts import Act, from_json
 from soak.perform import Hit
+from soak.plan import Act, from_json
 from soak.timeline import Violation, groups_of, kept_seconds
 from soak.verdict import PERCENT, Seen, pauses, table
 
@@ -27,26 +26,18 @@ def pauses_by_job(seen: Seen) -> dict[str, Sequence[float]]:
     return {job: spread(found[job], PERCENT) or () for job in sorted(found)}
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    text: str
-    too_long: bool
-
-
 def compare(
     now: Mapping[str, Sequence[float]], earlier: Mapping[str, Sequence[float]]
-) -> list[Compared]:
-    found = list[Compared]()
+) -> list[tuple[str, bool]]:
+    """Compares the figures of each job with earlier ones: a text, and whether it is too long."""
+    found = list[tuple[str, bool]]()
     for job in (job for job in now if job in earlier):
         for figure, here, there in zip(FIGURES, now[job], earlier[job], strict=True):
             times = f"{here / there:.2f} times" if there else "not comparable with"
-            text = (
-                f"{job}, {figure} of the pauses: {here:.2f} s, {times} the {there:.2f} s of before"
-            )
             too_long = here > MOST_TIMES * there
-            found.append(
-                Compared(text + (f": more than {MOST_TIMES:g} times" if too_long else ""), too_long)
-            )
+            more = f": more than {MOST_TIMES:g} times" if too_long else ""
+            both = f"{here:.2f} s, {times} the {there:.2f} s of before{more}"
+            found.append((f"{job}, {figure} of the pauses: {both}", too_long))
     return found
 
 
@@ -86,13 +77,6 @@ def planned(acts: Sequence[Act]) -> str:
 
 
 def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
-    groups = {
-        job: [
-            [g.number, g.first, g.last, g.world, round(g.first_at, 1), round(g.last_at, 1)]
-            for g in groups_of(steps)
-        ]
-        for job, steps in seen.steps.items()
-    }
     return {
         "violations": [asdict(violation) for violation in found],
         "pauses": pauses_by_job(seen),
@@ -101,26 +85,27 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
             | {"kind": hit.kind.name, "jobs": sorted(hit.jobs), "pods": sorted(hit.pods)}
             for hit in seen.hits
         ],
-        "groups": groups,
-        "statuses": {
-            job: [[round(s.at, 1), s.state, s.world] for s in seen.statuses[job]]
-            for job in seen.steps
+        "groups": {
+            job: [
+                [g.number, g.first, g.last, g.world, round(g.first_at, 1), round(g.last_at, 1)]
+                for g in groups_of(told.steps)
+            ]
+            for job, told in seen.records.items()
         },
-        "ends": [asdict(end) for end in seen.ends],
     }
 
 
-def show(seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = ()) -> None:
+def show(seen: Seen, found: Sequence[Violation], compared: Sequence[tuple[str, bool]]) -> None:
     kinds = [[kind.title, str(count), *_pauses(longest, 1)] for kind, count, longest in table(seen)]
     say(markdown.table(KINDS_HEAD, kinds))
     by_job = pauses_by_job(seen)
-    jobs = [[*_job(seen, job), *_pauses(by_job.get(job), 2)] for job in seen.steps]
+    jobs = [[*_job(seen, job), *_pauses(by_job.get(job), 2)] for job in seen.records]
     say(markdown.table(JOBS_HEAD, jobs))
     if seen.hostile is not None:
         counts = ", ".join(f"{act} {count:,}" for act, count in seen.hostile.items())
         say(f"The hostile tenant's acts since the first fault: {counts}")
-    for row in compared:
-        say(row.text, style="red" if row.too_long else None)
+    for text, too_long in compared:
+        say(text, style="red" if too_long else None)
     for violation in found:
         say(f"NOT KEPT: {violation.rule}: {violation.job}: {violation.text}", style="red")
         for line in around(seen.hits, violation.at):
@@ -130,13 +115,14 @@ def show(seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = 
 
 
 def _job(seen: Seen, job: str) -> list[str]:
-    groups = groups_of(seen.steps[job])
+    told, view = seen.records[job], seen.jobs[job]
+    groups = groups_of(told.steps)
     last = max((group.last for group in groups), default=0)
     again = sum(group.last - group.first + 1 for group in groups) - last
-    failed, goodput = len(seen.set_up_failures.get(job, ())), seen.goodput.get(job, Goodput())
-    share = kept_seconds(groups) / whole if (whole := sum(goodput.seconds.values())) else 0.0
-    counts = (str(len(groups)), str(last), str(again), str(failed))
-    return [job, seen.states.get(job, "-"), *counts, str(goodput), f"{100 * share:.1f}%"]
+    whole = sum(view.goodput.seconds.values())
+    share = kept_seconds(groups) / whole if whole else 0.0
+    counts = (str(len(groups)), str(last), str(again), str(len(told.failures)))
+    return [job, view.state, *counts, str(view.goodput), f"{100 * share:.1f}%"]
 
 
 def _pauses(values: Sequence[float] | None, digits: int) -> list[str]:

@@ -2,40 +2,36 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TypeVar
 
 from elastic_pytorch_client import names
+from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_local.faults.watcher import Waited, background, until
-from measure.api import ApiError, jobs_path
-from measure.engine import TROUBLE, Say
+from measure.api import jobs_path
+from measure.engine import Say
 from measure.kind_cluster import report
-from measure.program import remove, session
+from measure.program import GONE_SECONDS, remove, session
 from measure.recorded_job import make_folder, open_to_all, remove_folder
 
 from soak.back_off import end_back_off
 from soak.bucket import read_notes, start_server
-from soak.drawn_acts import Act
 from soak.hostile.manifests import namespaces_of
 from soak.hostile.tenant import Tenant, hostile_tenant, remove_tenants
 from soak.inject import choose, suspend_and_resume
 from soak.jobs import SCRIPTS, Sort, expected, manifest, undisturbed
 from soak.observe import Observer
 from soak.perform import Hit, perform
-from soak.plan import KINDS
-from soak.stage import Stage
-from soak.timeline import read_refusals, read_set_up_failures, read_training
+from soak.plan import Act
+from soak.stage import LOOK_SECONDS, Stage, insist
+from soak.timeline import read_records
 from soak.verdict import Seen
 
-T = TypeVar("T")
 START_SECONDS = 900.0  # until all jobs train and the undisturbed ones are done
 # After the last fault, without a record of any job, although one has not ended.
 QUIET_SECONDS = 600.0
-GONE_SECONDS = 180.0
 HOSTILE_SECONDS = 300.0  # until a hostile tenant has done each of its acts once
-LOOK_SECONDS = 1.0
 
 
 async def run(
@@ -43,7 +39,7 @@ async def run(
 ) -> Seen:
     """Raises Waited if the jobs do not begin to train, or the tenant cannot do all its acts."""
     async with session("soak", SCRIPTS, say) as made:
-        await _insist(partial(remove_tenants, made.driver.api))  # of an earlier run that was killed
+        await insist(partial(remove_tenants, made.driver.api))  # of an earlier run that was killed
         for sort in _made(sorts):
             if not sort.bucket:
                 open_to_all(made.folder / sort.name)
@@ -78,18 +74,18 @@ async def _act(stage: Stage, acts: Sequence[Act], tenant: Tenant | None) -> Seen
                 say("all jobs have ended: the other acts are left out")
                 break
             tell = partial(_say_of, say, f"{number}/{len(acts)}")
-            await perform(act, KINDS, partial(choose, stage), hits, tell, stage.jobs_on)
+            await perform(act, partial(choose, stage), hits, tell, stage.jobs_on)
     say("no more faults: the jobs train to their ends")
     while stage.running_jobs():
         if stage.observer.quiet_seconds() > QUIET_SECONDS:
-            jobs = ", ".join(stage.running_jobs())
-            say(f"no job has told of anything for {QUIET_SECONDS:.0f} s: {jobs} will not end")
+            running = ", ".join(stage.running_jobs())
+            say(f"no job has told of anything for {QUIET_SECONDS:.0f} s: {running} will not end")
             break
         await asyncio.sleep(LOOK_SECONDS)
     done = tenant.counts() if tenant else {}
-    states = {name: job.state for name, job in stage.observer.jobs.items()}
+    jobs = dict(stage.observer.jobs)
     await asyncio.to_thread(report, stage.driver.namespace)
-    seen = _seen(stage, hits, states, await _delete_jobs(stage))
+    seen = _seen(stage, hits, jobs, await _delete_jobs(stage))
     if tenant:
         seen.hostile = {act: count - before[act] for act, count in done.items()}
     return seen
@@ -142,7 +138,7 @@ async def _start(stage: Stage) -> None:
 
 async def _delete_jobs(stage: Stage) -> list[str]:
     namespace, ask = stage.driver.namespace, stage.driver.api.ask
-    await _insist(partial(ask, "DELETE", jobs_path(namespace)))
+    await insist(partial(ask, "DELETE", jobs_path(namespace)))
     selector, left = f"labelSelector={names.LABEL_JOB_NAME}", ["?"]
     until = time.monotonic() + GONE_SECONDS
     while left and time.monotonic() < until:
@@ -150,56 +146,32 @@ async def _delete_jobs(stage: Stage) -> list[str]:
         left = []
         for kind in ("pods", "services"):
             path = f"/api/v1/namespaces/{namespace}/{kind}?{selector}"
-            found = await _insist(partial(ask, "GET", path))
+            found = await insist(partial(ask, "GET", path))
             left += [f"{kind}/{item['metadata']['name']}" for item in found["items"]]
     if left:
         stage.say(f"left: {', '.join(left)}")
     return left
 
 
-def _seen(stage: Stage, hits: list[Hit], states: dict[str, str], left: list[str]) -> Seen:
+def _seen(stage: Stage, hits: list[Hit], jobs: dict[str, JobView], left: list[str]) -> Seen:
     observer, sorts = stage.observer, stage.sorts
-    read = {job: read_training(lines) for job, lines in observer.lines.items()}
+    lines = {sort.name: observer.lines[sort.name] for sort in sorts}
     alone = {
-        job: read[sort.name][1][-1].parameters
+        job: read_records(job, observer.lines[sort.name]).done
         for job, sort in undisturbed(sorts).items()
-        if read[sort.name][1]
     }
-    kept = {sort.name for sort in sorts}
     return Seen(
         expected={sort.name: expected(sort, stage.seconds) for sort in sorts},
         hits=sorted(hits, key=lambda hit: hit.at),
-        steps={job: steps for job, (steps, _) in read.items() if job in kept},
-        done={job: done for job, (_, done) in read.items() if job in kept},
-        undisturbed=alone,
+        records={job: read_records(job, told) for job, told in lines.items()},
+        undisturbed={job: done[-1].parameters for job, done in alone.items() if done},
         statuses=observer.statuses,
-        ends=[end for end in observer.ends if end.job in kept],
+        ends=observer.ends,
         usages=observer.usages,
-        states=states,
+        jobs=jobs,
         left=left,
-        violations=[
-            *observer.violations,
-            *(each for job in kept for each in read_refusals(job, observer.lines[job])),
-        ],
+        violations=observer.violations,
         restarts=observer.restarts,
-        set_up_failures={
-            job: found for job in kept if (found := read_set_up_failures(observer.lines[job]))
-        },
         killed=frozenset(observer.killed),
-        goodput={job: observer.jobs[job].goodput for job in kept if job in observer.jobs},
-        stock=frozenset(sort.name for sort in sorts if sort.stock),
         stored=read_notes(stage.folder),
     )
-
-
-async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
-    """Asks again while the API server fails."""
-    while True:
-        try:
-            return await ask()
-        except ApiError as error:
-            if error.status < 500:
-                raise
-        except TROUBLE:
-            pass
-        await asyncio.sleep(LOOK_SECONDS)

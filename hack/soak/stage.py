@@ -1,16 +1,21 @@
 """The driver, observer and folder of a run, and the targets that exist right now."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from elastic_pytorch_client import names
+from measure.api import ApiError
 from measure.cluster import ClusterDriver, is_alive
-from measure.engine import Say
+from measure.engine import TROUBLE, Say
 
 from soak.jobs import Sort
 from soak.observe import Observer
+
+T = TypeVar("T")
+LOOK_SECONDS = 1.0
 
 
 @dataclass
@@ -25,12 +30,6 @@ class Stage:
 
     def running_jobs(self) -> list[str]:
         return sorted(job.name for job in self.observer.jobs.values() if not job.ended)
-
-    def library_jobs(self) -> set[str]:
-        """The jobs whose steps have a generation."""
-        return {
-            job for job, lines in self.observer.lines.items() if lines and "generation" in lines[0]
-        }
 
     def workers(self) -> list[dict[str, Any]]:
         told = {line["worker"] for lines in self.observer.lines.values() for line in lines}
@@ -53,3 +52,16 @@ class Stage:
 
 def job_of(pod: dict[str, Any]) -> str:
     return str(pod["metadata"]["labels"][names.LABEL_JOB_NAME])
+
+
+async def insist(ask: Callable[[], Awaitable[T]]) -> T:
+    """Asks again while the API server fails, or has too much to do."""
+    while True:
+        try:
+            return await ask()
+        except ApiError as error:
+            if error.status < 500 and error.status != 429:
+                raise
+        except TROUBLE:
+            pass
+        await asyncio.sleep(LOOK_SECONDS)

@@ -86,13 +86,24 @@ class Stored:
     read: bool = False
 
 
-def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[Done]]:
-    """The steps and ends that the processes of one job record.
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the processes of one job record."""
+
+    steps: Sequence[Step] = ()
+    done: Sequence[Done] = ()
+    failures: Sequence[SetUpFailure] = ()
+    refusals: Sequence[Violation] = ()
+
+
+def read_records(job: str, lines: Iterable[Mapping[str, Any]]) -> Records:
+    """A job's records, of which each step has a numbered group.
 
     A group that can write nothing claims no generation, so that the next one may have the same.
     The restored ranks distinguish them: each comes once in a group. In scripts without
     generations, each process of rank 0 has a group of its own.
     """
+    failures, refusals = list[SetUpFailure](), list[Violation]()
     done, told = list[Done](), list[tuple[tuple[int, int], Mapping[str, Any]]]()
     processes = dict[tuple[str, int], int]()
     ranks = defaultdict[int, list[set[int]]](list)  # of the groups of each generation
@@ -101,6 +112,12 @@ def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[
     for line in lines:
         if line["what"] == "done":
             done.append(Done(line["at"], line["worker"], tuple(line["parameters"])))
+        elif line["what"] == "set-up fails":
+            failures.append(SetUpFailure(line["at"], line["worker"], line["how"]))
+        elif line["what"] == "refused":
+            rule = "in_process goes on with a sharded model"
+            text = f"{line['worker']}: {line['error']}"
+            refusals.append(Violation(rule, job, line["at"], text))
         elif line["what"] == "restored":
             groups = ranks[line["generation"]]
             if not groups or line["RANK"] in groups[-1]:
@@ -114,24 +131,8 @@ def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[
     numbers = {
         group: number for number, group in enumerate(sorted({group for group, _ in told}), 1)
     }
-    return [_step(numbers[group], line) for group, line in told], done
-
-
-def read_set_up_failures(lines: Iterable[Mapping[str, Any]]) -> list[SetUpFailure]:
-    return [
-        SetUpFailure(line["at"], line["worker"], line["how"])
-        for line in lines
-        if line["what"] == "set-up fails"
-    ]
-
-
-def read_refusals(job: str, lines: Iterable[Mapping[str, Any]]) -> list[Violation]:
-    rule = "in_process goes on with a sharded model"
-    return [
-        Violation(rule, job, line["at"], f"{line['worker']}: {line['error']}")
-        for line in lines
-        if line["what"] == "refused"
-    ]
+    steps = [_step(numbers[group], line) for group, line in told]
+    return Records(steps, done, failures, refusals)
 
 
 def _step(group: int, line: Mapping[str, Any]) -> Step:

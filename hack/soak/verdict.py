@@ -1,28 +1,17 @@
 """Compares all that was seen with the promises, and makes the table of recoveries. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass
 
-from elastic_pytorch_client.reading.goodput import Goodput
+from elastic_pytorch_client.reading.job_view import JobView
 from measure.figures import spread
 
 from soak.checks import bucket, cluster, goodput, preparation, training
-from soak.checks.training import Expected
-from soak.drawn_acts import Kind
+from soak.jobs import Expected
 from soak.perform import Hit
-from soak.plan import KINDS, SUSPEND
-from soak.timeline import (
-    Done,
-    PodSeen,
-    SetUpFailure,
-    StatusSeen,
-    Step,
-    Stored,
-    Usage,
-    Violation,
-)
+from soak.plan import KINDS, SUSPEND, Kind
+from soak.timeline import PodSeen, Records, StatusSeen, Stored, Usage, Violation
 
 # After a fault's end, or until the next fault: a pause of the training counts as its effect.
 FELT_SECONDS = 30.0
@@ -33,21 +22,17 @@ PERCENT = 90  # of the pauses, between their median and the longest
 class Seen:
     expected: Mapping[str, Expected]
     hits: Sequence[Hit]
-    steps: Mapping[str, Sequence[Step]]
-    done: Mapping[str, Sequence[Done]]
+    records: Mapping[str, Records]
     undisturbed: Mapping[str, Sequence[float]]  # the final parameters of jobs with a model
     statuses: Mapping[str, Sequence[StatusSeen]]
     ends: Sequence[PodSeen]
     usages: Sequence[Usage]
-    states: Mapping[str, str]
+    jobs: Mapping[str, JobView]
     left: Sequence[str] = ()
     violations: Sequence[Violation] = ()  # that were seen at once
-    stock: frozenset[str] = field(default_factory=frozenset)
     restarts: Sequence[PodSeen] = ()
     hostile: Mapping[str, int] | None = None  # acts since the first fault; None: no tenant
-    set_up_failures: Mapping[str, Sequence[SetUpFailure]] = field(default_factory=dict)
     killed: frozenset[str] = frozenset()  # pods that outlasted their grace period
-    goodput: Mapping[str, Goodput] = field(default_factory=dict)
     stored: Sequence[Stored] = ()
 
 
@@ -63,43 +48,37 @@ def violations(seen: Seen) -> list[Violation]:
     ]
     for job in seen.expected:
         found += _of_job(seen, job)
-    # Torch up to 2.7 may end a whole rendezvous; its pods are then made again.
-    trained = {
-        job: {step.pod for step in steps}
-        for job, steps in seen.steps.items()
-        if job not in seen.stock
-    }
+    # Torch up to 2.7 may end a whole rendezvous; the pods of stock torchrun are then made again.
     # A pod whose process was killed sets up another one.
-    for job, failures in seen.set_up_failures.items():
-        trained[job] -= {failure.pod for failure in failures}
-    ended = {job: min(end.at for end in done) for job, done in seen.done.items() if done}
+    trained = {
+        job: {step.pod for step in told.steps} - {failure.pod for failure in told.failures}
+        for job, told in seen.records.items()
+        if not seen.expected[job].stock
+    }
+    ended = {job: min(e.at for e in told.done) for job, told in seen.records.items() if told.done}
     found += cluster.check_healthy_pods(seen.ends, seen.hits, trained, ended)
     return sorted(found, key=lambda violation: violation.at)
 
 
 def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
-    expected, steps, done = seen.expected[job], seen.steps.get(job, ()), seen.done.get(job, ())
-    if seen.states.get(job) != "Complete":
-        yield Violation(
-            "every job ends Complete", job, 0.0, f"{job} is {seen.states.get(job, 'not there')}"
-        )
+    expected, told, view = seen.expected[job], seen.records[job], seen.jobs[job]
+    steps, statuses = told.steps, seen.statuses.get(job, ())
+    if view.state != "Complete":
+        yield Violation("every job ends Complete", job, 0.0, f"{job} is {view.state}")
     yield from training.check_groups(expected, steps)
     yield from training.check_units(expected, steps)
     yield from training.check_repeats(expected, steps, seen.hits, seen.killed)
-    yield from training.check_end(expected, steps, done, seen.undisturbed.get(job, ()))
+    yield from told.refusals
+    yield from training.check_end(expected, steps, told.done, seen.undisturbed.get(job, ()))
     yield from bucket.check_bucket(expected, steps, seen.stored, seen.hits)
-    if expected.epochs:
-        yield from training.check_samples(expected, steps)
-    statuses = seen.statuses.get(job, ())
+    yield from training.check_samples(expected, steps)
     yield from preparation.check_set_up_failures(
-        expected, steps, seen.set_up_failures.get(job, ()), statuses, seen.hits
+        expected, steps, told.failures, statuses, seen.hits
     )
     yield from preparation.check_spares(expected, steps, statuses, seen.hits)
-    if job not in seen.stock:
+    if not expected.stock:
         yield from cluster.check_status(job, statuses, steps, seen.hits)
-        yield from goodput.check_goodput(
-            expected, seen.goodput.get(job, Goodput()), steps, statuses, seen.hits
-        )
+        yield from goodput.check_goodput(expected, view.goodput, steps, statuses, seen.hits)
 
 
 def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
@@ -110,9 +89,10 @@ def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
     # Their pauses are long anyway.
     toggled = {job for hit in seen.hits if hit.kind == SUSPEND for job in hit.jobs}
     for hit in seen.hits:
-        for job, steps in seen.steps.items():
-            told = hit.touches(job) and steps and steps[0].at < hit.at < steps[-1].at
-            if not told or (job in toggled and hit.kind != SUSPEND):
+        for job, told in seen.records.items():
+            steps = told.steps
+            trains = hit.touches(job) and steps and steps[0].at < hit.at < steps[-1].at
+            if not trains or (job in toggled and hit.kind != SUSPEND):
                 continue
             later = (other.at for other in seen.hits if other.at > hit.until)
             until = min([*later, hit.until + FELT_SECONDS])
@@ -121,11 +101,9 @@ def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
 
 def table(seen: Seen) -> list[tuple[Kind, int, Sequence[float] | None]]:
     """Each kind of fault, how often it was made, and the spread of its pauses in seconds."""
-    by_kind: dict[str, list[float]] = defaultdict(list)
+    by_kind: dict[Kind, list[float]] = defaultdict(list)
     for kind, _, seconds in pauses(seen):
-        by_kind[kind.name].append(seconds)
-    counts = [
-        (kind, sum(hit.kind == kind for hit in seen.hits))
-        for kind in chain(KINDS.values(), (SUSPEND,))
-    ]
-    return [(kind, count, spread(by_kind[kind.name], PERCENT)) for kind, count in counts if count]
+        by_kind[kind].append(seconds)
+    counts = Counter(hit.kind for hit in seen.hits)
+    made = (kind for kind in (*KINDS.values(), SUSPEND) if counts[kind])
+    return [(kind, counts[kind], spread(by_kind[kind], PERCENT)) for kind in made]

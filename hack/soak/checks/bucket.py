@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from soak.checks.training import EFFECT_SECONDS, Expected, hits_near, unsaved
+from soak.checks.training import EFFECT_SECONDS, hits_near, unsaved
+from soak.jobs import Expected
 from soak.perform import Hit
 from soak.timeline import Step, Stored, Violation, groups_of
 
@@ -24,14 +25,14 @@ def check_bucket(
         if after.first <= kept:
             text = f"group {after.number} began with step {after.first}, and step {kept} was stored"
             yield Violation(
-                "no group begins behind a stored checkpoint", expected.job, after.first_at, text
+                "no group begins behind a stored checkpoint", expected.name, after.first_at, text
             )
     last = max((step for _, step in objects), default=0)
     end = groups[-1].last_at if groups else 0.0
     excused = any(unsaved(expected, hit) and hit.until + EFFECT_SECONDS >= end for hit in hits)
     if last != expected.total and not excused:
         text = f"the last one stored is {last} of {expected.total}"
-        yield Violation("the last step is stored", expected.job, end, text)
+        yield Violation("the last step is stored", expected.name, end, text)
 
 
 def _check_reads(expected: Expected, stored: Sequence[Stored]) -> Iterator[Violation]:
@@ -40,4 +41,4 @@ def _check_reads(expected: Expected, stored: Sequence[Stored]) -> Iterator[Viola
         there = max(before, default=None)
         if read.read and there and (read.version is None or read.version < there):
             text = f"{read.version} was the newest that could be read, and {there} had been stored"
-            yield Violation("a checkpoint can be loaded", expected.job, read.at, text)
+            yield Violation("a checkpoint can be loaded", expected.name, read.at, text)

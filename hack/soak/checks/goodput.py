@@ -5,7 +5,8 @@ from itertools import pairwise
 
 from elastic_pytorch_client.reading.goodput import Goodput
 
-from soak.checks.training import EFFECT_SECONDS, Expected, longest_pause
+from soak.checks.training import EFFECT_SECONDS, longest_pause
+from soak.jobs import Expected
 from soak.perform import Hit
 from soak.timeline import StatusSeen, Step, Violation, groups_of, kept_seconds
 
@@ -26,18 +27,18 @@ def check_goodput(
     hits: Sequence[Hit],
 ) -> Iterator[Violation]:
     whole, counted = whole_seconds(statuses), sum(told.seconds.values())
-    if not (expected.commits and steps and counted) or whole < LEAST_SECONDS:
+    if not (expected.library and steps and counted) or whole < LEAST_SECONDS:
         return
     at, seen = steps[-1].at, kept_seconds(groups_of(steps))
     if counted > whole * (1 + APART):
         text = f"{counted} s are told of {whole:.1f} s"
-        yield Violation("no more time is told than there was", expected.job, at, text)
+        yield Violation("no more time is told than there was", expected.name, at, text)
     share = told.seconds.get(TRAINING, 0) / counted
     unresolved = unresolved_seconds(steps, hits)
     if abs(share - seen / whole) > APART + unresolved / whole:
         text = f"{share:.1%} of {counted} s is told, {seen / whole:.1%} of {whole:.1f} s was seen"
         text += f"; {unresolved:.1f} s are not resolved"
-        yield Violation("goodput is what was seen", expected.job, at, text)
+        yield Violation("goodput is what was seen", expected.name, at, text)
 
 
 def whole_seconds(statuses: Sequence[StatusSeen]) -> float:

@@ -4,7 +4,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from soak.checks.training import EFFECT_SECONDS, Expected, hits_near
+from soak.checks.training import EFFECT_SECONDS, hits_near
+from soak.jobs import Expected
 from soak.perform import Hit
 from soak.timeline import SetUpFailure, StatusSeen, Step, Violation, groups_of
 
@@ -32,18 +33,18 @@ def check_set_up_failures(
                 f"group {after.number} followed when {near[-1].pod} had failed in its set-up "
                 f"({near[-1].how})"
             )
-            yield Violation("a failed set-up changes no group", expected.job, after.first_at, text)
+            yield Violation("a failed set-up changes no group", expected.name, after.first_at, text)
     for earlier, later in pairwise(statuses):
         near = [f for f in failures if later.at - COUNT_SECONDS <= f.at <= later.at]
         excused = any(
-            h.touches(expected.job) and h.at <= later.at <= h.until + EFFECT_SECONDS for h in hits
+            h.touches(expected.name) and h.at <= later.at <= h.until + EFFECT_SECONDS for h in hits
         )
         if near and later.total_failures > earlier.total_failures and not excused:
             text = (
                 f"the status counts {later.total_failures} failures since {near[-1].pod} has "
                 "failed in its set-up"
             )
-            yield Violation("a failed set-up does not count", expected.job, later.at, text)
+            yield Violation("a failed set-up does not count", expected.name, later.at, text)
 
 
 def check_spares(
@@ -61,5 +62,5 @@ def check_spares(
         if spares and not spares & after.members:
             text = f"group {after.number} of {sorted(after.members)} does without {sorted(spares)}"
             yield Violation(
-                "a spare joins in the round of the loss", expected.job, after.first_at, text
+                "a spare joins in the round of the loss", expected.name, after.first_at, text
             )

@@ -3,9 +3,9 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from itertools import pairwise
 
+from soak.jobs import Expected
 from soak.perform import Hit
 from soak.timeline import INDEX, Done, Group, Step, Violation, groups_of
 
@@ -14,32 +14,15 @@ EFFECT_SECONDS = 20.0  # after a fault's end: a grace period of 10 s, and the de
 CLOSE = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    job: str
-    minimum: int
-    maximum: int
-    processes: int
-    total: int
-    epochs: int = 0
-    samples: int = 0
-    commits: bool = False  # each step is kept in memory, not only in the last checkpoint
-    repeated: int = 1  # steps that may be repeated after a loss that a worker survives
-    copies: bool = False  # another worker has one of each shard; a loss of two may cost more
-    spares: int = 0
-    unit: int = 1
-    bucket: bool = False
-
-
 def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
     together: dict[tuple[int, int, str], set[str]] = defaultdict(set)
-    for step in steps if expected.commits else ():
+    for step in steps if expected.library else ():
         if index := INDEX.search(step.pod):
             together[step.group, step.number, index[1]].add(step.pod)
     for (group_number, number, _), pods in together.items():
         if len(pods) > 1:
             text = f"step {number} of group {group_number}: {sorted(pods)}"
-            yield Violation("one worker of an index", expected.job, steps[0].at, text)
+            yield Violation("one worker of an index", expected.name, steps[0].at, text)
     for group in groups_of(steps):
         if not expected.minimum <= group.world / expected.processes <= expected.maximum:
             text = (
@@ -47,7 +30,7 @@ def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violatio
                 f"worker: {sorted(group.members)}"
             )
             yield Violation(
-                "groups within minReplicas and maxReplicas", expected.job, group.first_at, text
+                "groups within minReplicas and maxReplicas", expected.name, group.first_at, text
             )
 
 
@@ -61,12 +44,12 @@ def check_units(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation
             units[step.group, rank // expected.unit].add(int(index[1]) // expected.unit)
         else:
             text = f"{step.pod} is rank {rank} of group {step.group}"
-            yield Violation("units in order", expected.job, step.at, text)
+            yield Violation("units in order", expected.name, step.at, text)
             return
     for (group, place), found in units.items():
         if len(found) > 1:
             text = f"place {place} of group {group} has workers of units {found}"
-            yield Violation("whole units", expected.job, steps[0].at, text)
+            yield Violation("whole units", expected.name, steps[0].at, text)
 
 
 def check_repeats(
@@ -93,7 +76,7 @@ def check_repeats(
                 f"group {after.number} began with step {after.first}, the last one before was "
                 f"{done}"
             )
-            yield Violation("no step left out", expected.job, after.first_at, text)
+            yield Violation("no step left out", expected.name, after.first_at, text)
         near = hits_near(expected, before, after, hits) if before else []
         told = _told_before(after, steps)
         kept, allowed = _kept(expected, before, after, told, near, killed) if before else (done, 0)
@@ -104,7 +87,7 @@ def check_repeats(
             )
             were = ", ".join(f"{pod} at {told[pod]}" for pod in sorted(before.members))
             text += f"; its members are {sorted(after.members)}, and those before it were {were}"
-            yield Violation("no step done twice", expected.job, after.first_at, text)
+            yield Violation("no step done twice", expected.name, after.first_at, text)
         done = max(done, after.last)
 
 
@@ -113,7 +96,7 @@ def hits_near(expected: Expected, before: Group, after: Group, hits: Sequence[Hi
     return [
         hit
         for hit in hits
-        if hit.touches(expected.job)
+        if hit.touches(expected.name)
         and hit.at <= after.first_at
         and hit.until + EFFECT_SECONDS >= before.last_at
     ]
@@ -128,14 +111,14 @@ def _kept(
     killed: Set[str],
 ) -> tuple[float, float]:
     """The last step before a group that is surely kept, and how many steps it may repeat."""
-    if not expected.commits:
+    if not expected.library:
         cut_off = any(hit.kind.isolates for hit in near)
         return max(told.values()) if cut_off else math.inf, expected.repeated
     together = before.members & after.members
     if before.members & killed or any(hit.kind.loses or hit.kind.unsettles for hit in near):
         # A pod that was hit has lost its memory.
         survivors = together.difference(*(hit.pods for hit in near))
-        if not survivors or (expected.copies and len(before.members - survivors) > 1):
+        if not survivors or (expected.sharded and len(before.members - survivors) > 1):
             return 0, 0
         return max(told[pod] for pod in survivors), expected.repeated
     refused = any(unsaved(expected, hit) and hit.until >= before.last_at for hit in near)
@@ -144,7 +127,7 @@ def _kept(
 
 def unsaved(expected: Expected, hit: Hit) -> bool:
     """Whether the job can save nothing while a fault lasts; a bucket is found by DNS."""
-    return hit.touches(expected.job) and (
+    return hit.touches(expected.name) and (
         hit.kind.family == "storage" or (expected.bucket and hit.kind.name == "stop-dns")
     )
 
@@ -175,7 +158,7 @@ def check_samples(expected: Expected, steps: Sequence[Step]) -> Iterator[Violati
                 f"epoch {epoch}: {len(missing)} never (as {missing[:5]}), {len(twice)} more than "
                 f"once (as {twice[:5]})"
             )
-            yield Violation("each sample once an epoch", expected.job, 0.0, text)
+            yield Violation("each sample once an epoch", expected.name, 0.0, text)
 
 
 def check_end(
@@ -184,7 +167,7 @@ def check_end(
     last = max((step.number for step in steps), default=0)
     if last != expected.total or not done:
         text = f"the last step was {last} of {expected.total}"
-        yield Violation("every job trains to its end", expected.job, 0.0, text)
+        yield Violation("every job trains to its end", expected.name, 0.0, text)
         return
     for end in done:
         apart = max(
@@ -192,7 +175,7 @@ def check_end(
         )
         if apart > CLOSE:
             text = f"{end.pod} ended with parameters that differ by {apart:.2g}"
-            yield Violation("parameters of an undisturbed run", expected.job, end.at, text)
+            yield Violation("parameters of an undisturbed run", expected.name, end.at, text)
 
 
 def longest_pause(steps: Sequence[Step], since: float, until: float) -> float:

@@ -5,9 +5,8 @@ from functools import partial
 
 from measure.engine import Target
 
-from soak.drawn_acts import Fault
 from soak.perform import pick
-from soak.plan import KINDS
+from soak.plan import KINDS, Fault
 from soak.stage import Stage
 
 FAULT_FILE = "bucket.fault"  # in the run's folder; scripts/object_server.py reads it per request

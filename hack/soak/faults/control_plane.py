@@ -8,8 +8,8 @@ from measure.api import pods_path
 from measure.engine import Target
 from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE
 
-from soak.drawn_acts import Fault
 from soak.perform import NoTarget
+from soak.plan import Fault
 from soak.stage import Stage
 
 DEPLOYMENT = "deployment/elastic-pytorch-operator"

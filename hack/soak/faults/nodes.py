@@ -4,9 +4,8 @@ from functools import partial
 
 from measure.engine import Target
 
-from soak.drawn_acts import Fault
 from soak.perform import pick
-from soak.plan import KINDS
+from soak.plan import KINDS, Fault
 from soak.stage import Stage
 
 IMAGE = "docker.io/library/elastic-pytorch-worker:dev"
@@ -56,8 +55,8 @@ async def remove_image(stage: Stage, fault: Fault) -> Target:
 
 async def refuse_writes(stage: Stage, fault: Fault) -> Target:
     """Makes a job's checkpoint folder read-only, which the library handles like a full disk."""
-    of_library = stage.library_jobs().intersection(stage.running_jobs())
-    jobs = sorted(job for job in of_library if (stage.folder / job).is_dir())
+    running, of_library = stage.running_jobs(), {sort.name for sort in stage.sorts if sort.library}
+    jobs = [job for job in running if job in of_library and (stage.folder / job).is_dir()]
     job = pick(fault.pick, jobs, "job of the training library with a folder")
 
     async def set_mode(mode: int) -> None:

@@ -3,8 +3,8 @@
 from measure import engine
 from measure.engine import Target
 
-from soak.drawn_acts import Fault
 from soak.perform import pick
+from soak.plan import Fault
 from soak.stage import Stage, job_of
 
 

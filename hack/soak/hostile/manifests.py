@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from elastic_pytorch_operator.api import names
 from measure import recorded_job
+from measure.kind_cluster import SECURITY, USER
 
 from soak.hostile.acts import unreadable
 
@@ -33,12 +34,6 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
     "tokens": ("ask.py tokens", "100m"),
 }
 WORDY_CPU = "300m"
-SECURITY = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
-USER = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 class Namespaces(NamedTuple):

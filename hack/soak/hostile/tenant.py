@@ -9,10 +9,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import yaml
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_local.faults.watcher import background
@@ -182,11 +180,10 @@ async def hostile_tenant(
 ) -> AsyncIterator[Tenant]:
     """A tenant that acts meanwhile. Its objects stay until `remove_tenants`."""
     token = await _set_up(platform, namespaces)
-    with TemporaryDirectory() as temporary:
-        async with Api.connect(write_kubeconfig(Path(temporary), token)) as api:
-            tenant = Tenant(platform, api, namespaces, folder)
-            async with background(tenant.run()):
-                yield tenant
+    async with Api.connect(KUBECONFIG, token) as api:
+        tenant = Tenant(platform, api, namespaces, folder)
+        async with background(tenant.run()):
+            yield tenant
 
 
 async def remove_tenants(platform: Api) -> None:
@@ -230,13 +227,3 @@ async def _create(platform: Api, path: str, manifest: dict[str, Any]) -> None:
     except ApiError as error:
         if error.status != 409:
             raise
-
-
-def write_kubeconfig(folder: Path, token: str) -> Path:
-    config = yaml.safe_load(KUBECONFIG.read_text())
-    for user in config["users"]:
-        user["user"] = {"token": token}
-    path = folder / "kubeconfig"
-    path.touch(0o600)
-    path.write_text(yaml.safe_dump(config))
-    return path

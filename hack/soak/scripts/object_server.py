@@ -19,8 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-os.environ["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"  # moto reads it at its import
-
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
 from elastic_pytorch.storage.checkpoint_format import version_of
@@ -98,12 +96,6 @@ def read_through() -> None:
 
 Client(app).put(f"/{url.split('/')[2]}")
 server = make_server("0.0.0.0", port, serve, threaded=True, request_handler=Handler)
-os.environ |= {
-    "AWS_ENDPOINT_URL": f"http://{READER}:{server.server_port}",
-    "AWS_REGION": "us-east-1",
-    "AWS_ACCESS_KEY_ID": "test",
-    "AWS_SECRET_ACCESS_KEY": "test",
-}
+os.environ["AWS_ENDPOINT_URL"] = f"http://{READER}:{port}"
 threading.Thread(target=read_through, daemon=True).start()
-print(server.server_port, flush=True)
 server.serve_forever()

@@ -5,7 +5,7 @@ from typing import Any
 from elastic_pytorch_client.reading.goodput import Goodput
 from soak import timeline
 from soak.checks import bucket, cluster, goodput, preparation, training
-from soak.checks.training import Expected
+from soak.jobs import Expected
 from soak.perform import Hit
 from soak.plan import KINDS, SUSPEND
 from soak.timeline import (
@@ -20,8 +20,8 @@ from soak.timeline import (
     groups_of,
 )
 
-LIBRARY = Expected("job", 1, 3, processes=1, total=6, epochs=2, samples=6, commits=True)
-PLAIN = Expected("job", 1, 3, processes=1, total=6, repeated=11)
+LIBRARY = Expected("job", total=6, epochs=2, samples=6)
+PLAIN = Expected("job", library=False, total=6)
 A, B, C = "job-worker-0-aaaaa", "job-worker-1-bbbbb", "job-worker-2-ccccc"
 A2, B2 = "job-worker-0-yyyyy", "job-worker-1-zzzzz"
 AGAIN, LEFT_OUT = "no step done twice", "no step left out"
@@ -68,8 +68,8 @@ def status(
 def test_step_done_twice_or_left_out_is_found_unless_a_fault_excuses_it() -> None:
     two = group(1, 1, 3, A, B)
     lost = hit("kill-container", 103)
-    sharded = replace(LIBRARY, copies=True)
-    shards, alone, plain = group(1, 1, 3, A, B, C), group(1, 1, 40, A), group(1, 1, 14, A, B)
+    sharded = replace(LIBRARY, sharded=True)
+    shards, alone, plain = group(1, 1, 9, A, B, C), group(1, 1, 40, A), group(1, 1, 14, A, B)
     stopped = group(1, 1, 4, A, B) + group(2, 2, 6, C, B2, at=112)
     cut = hit("cut-node", 119, 146)
     refused = hit("refuse-writes", 102, 108)
@@ -87,8 +87,9 @@ def test_step_done_twice_or_left_out_is_found_unless_a_fault_excuses_it() -> Non
         # the lost worker was a step ahead: its peers never got its last messages
         ((LIBRARY, two + group(1, 4, 4, C) + again, [lost]), []),
         # of shards, one worker may be lost
-        ((sharded, shards + group(2, 1, 6, A, B, at=106), [lost]), [AGAIN]),
-        ((sharded, shards + group(2, 1, 6, A, at=106), [lost]), []),
+        ((sharded, shards + group(2, 4, 12, A, B, at=112), [lost]), []),
+        ((sharded, shards + group(2, 3, 12, A, B, at=112), [lost]), [AGAIN]),
+        ((sharded, shards + group(2, 1, 12, A, at=112), [lost]), []),
         # a planned change while no operator could plan it, or that outlasts the grace period
         ((LIBRARY, two + again, [hit("delete-pod", 99), away]), []),
         ((LIBRARY, two + again, [hit("drain", 103)], frozenset({B})), []),
@@ -105,7 +106,7 @@ def test_step_done_twice_or_left_out_is_found_unless_a_fault_excuses_it() -> Non
 
 
 def test_group_sample_and_end_that_should_not_be_are_found() -> None:
-    pairs = Expected("job", 2, 6, processes=1, total=6, commits=True, unit=2)
+    pairs = Expected("job", maximum=6, total=6, unit=2)
     orders = {(0, 1, 2, 3): [], (1, 0): ["units in order"], (0, 3): ["whole units"]}
     of_units = [
         ((pairs, group(1, 1, 1, *(f"job-worker-{n}-a" for n in order))), rules)
@@ -209,7 +210,7 @@ def test_wrong_status_growing_process_and_false_account_of_time_are_found() -> N
 
 
 def test_failed_set_up_lost_worker_and_bucket_without_a_step_are_found() -> None:
-    spare = replace(LIBRARY, minimum=2, maximum=2, spares=1)
+    spare = replace(LIBRARY, maximum=2, spares=1)
     failed = [SetUpFailure(102.8, C, "leave")]
     two = group(1, 1, 3, A, B)
     lost = hit("kill-container", 103, 0, B)
@@ -273,10 +274,10 @@ def test_records_of_processes_become_steps_of_numbered_groups() -> None:
                 tell(what, pod, generation=generation, step=step)
     tell("done", A2, parameters=[1.0])
     tell("set-up fails", C, how="kill")
-    steps, ends = timeline.read_training(lines)
-    groups = [(each.first, each.last, each.members) for each in groups_of(steps)]
+    records = timeline.read_records("job", lines)
+    groups = [(each.first, each.last, each.members) for each in groups_of(records.steps)]
     assert groups == [(1, 2, {A, B}), (3, 4, {A, B}), (3, 4, {A2, B2}), (5, 6, {A2, B2})]
     assert (
-        [end.parameters for end in ends],
-        [it.pod for it in timeline.read_set_up_failures(lines)],
+        [end.parameters for end in records.done],
+        [it.pod for it in records.failures],
     ) == ([(1.0,)], [C])

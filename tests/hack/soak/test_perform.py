@@ -1,11 +1,12 @@
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 
 import pytest
 from elastic_pytorch_local.faults.driver import DriverError
 from measure import engine
 from measure.engine import NotUndone, Target, made
-from soak.drawn_acts import Act, Fault, Kind, draw, from_json, to_json
 from soak.perform import Hit, NoTarget, perform, pick
+from soak.plan import Act, Fault, Kind, draw, from_json
 
 KINDS = [
     Kind("kill", "worker", "killed"),
@@ -21,7 +22,7 @@ def test_plan_of_a_seed_has_each_kind_and_is_made_again_from_a_report() -> None:
     )
     assert {fault.kind for act in drawn for fault in act.faults} == {"kill", "drain", "cordon"}
     assert max(fault.seconds for act in drawn for fault in act.faults) <= 20
-    assert from_json(to_json(drawn)) == drawn
+    assert from_json([asdict(act) for act in drawn]) == drawn
 
 
 def doing(done: list[str], what: str, failures: int = 0) -> Callable[[], Awaitable[None]]:
@@ -58,7 +59,7 @@ async def test_faults_of_an_act_are_made_and_undone_and_what_was_made_is_recorde
 
     kinds = {kind.name: kind for kind in KINDS}
     act = Act(0.0, tuple(Fault(name, 0, 0.0) for name in kinds))
-    await perform(act, kinds, choose, hits, told.append, lambda node: frozenset({f"on {node}"}))
+    await perform(act, choose, hits, told.append, lambda node: frozenset({f"on {node}"}))
     assert done.count("uncordon") == 3, "again until it is undone"
     assert done.count("uncordon n2") == 1, "although it was not made for certain"
     assert {(hit.kind.name, hit.what) for hit in hits} == {

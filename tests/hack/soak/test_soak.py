@@ -2,7 +2,7 @@ import json
 import subprocess
 import sys
 from base64 import b64encode
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,25 +10,31 @@ from typing import Any
 import pytest
 import yaml
 from elastic_pytorch_client.reading.goodput import Goodput
-from elastic_pytorch_client.reading.job_view import view_job
+from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_operator.agents.stream_lines import MAX_LINE_BYTES
 from measure.cluster import LEASE, ClusterDriver
 from measure.recorded_job import scripts
-from soak import drawn_acts
 from soak.__main__ import parse_options
 from soak.checks.cluster import MEMORY_LIMIT_MIB
-from soak.checks.training import Expected
-from soak.drawn_acts import Act, Fault
 from soak.hostile import acts, manifests
 from soak.hostile.manifests import namespaces_of
 from soak.inject import choose, how
-from soak.jobs import SCRIPTS, SORTS, manifest, undisturbed
+from soak.jobs import SCRIPTS, SORTS, Expected, manifest, undisturbed
 from soak.observe import Observer
 from soak.perform import Hit, perform
-from soak.plan import KINDS
+from soak.plan import KINDS, Act, Fault
 from soak.report import compare, pauses_by_job, show, to_json
 from soak.stage import Stage
-from soak.timeline import Done, PodSeen, SetUpFailure, StatusSeen, Step, Usage, Violation
+from soak.timeline import (
+    Done,
+    PodSeen,
+    Records,
+    SetUpFailure,
+    StatusSeen,
+    Step,
+    Usage,
+    Violation,
+)
 from soak.verdict import Seen, table, violations
 
 from tests.job_schema import VALIDATOR
@@ -42,7 +48,7 @@ CTR = "ctr -n k8s.io task kill --all --signal SIGKILL"
 def test_plan_is_made_again_from_a_report(tmp_path: Path) -> None:
     options = ["--seed", "7", "--minutes", "2", "--faults", "settled", "--jobs", "plain"]
     first, file = parse_options(options), tmp_path / "earlier.json"
-    earlier = {"seed": 7, "minutes": 2, "jobs": ["plain"], "acts": drawn_acts.to_json(first.acts)}
+    earlier = {"seed": 7, "minutes": 2, "jobs": ["plain"], "acts": [asdict(a) for a in first.acts]}
     file.write_text(json.dumps(earlier | {"pauses": {}}))
     assert parse_options(["--replay", str(file)]).acts == first.acts
     compared = ["--compare", str(file), "--hostile"]
@@ -94,17 +100,18 @@ async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> No
     observer = Observer(driver, tmp_path, ["n0", "n1"])
     workers = [("library", 0), ("library", 1), ("plain", 0)]
     observer.pods = {f"{job}-{i}": a_pod(f"{job}-{i}", job, i) for job, i in workers}
-    told = {"what": "step", "generation": 1}  # by the library only
+    told = {"what": "step"}
     observer.lines["library"] = [told | {"worker": f"library-{i}", "pid": 7 + i} for i in range(2)]
     for name in ("library", "plain"):
         spec = {"replicas": 2, "minReplicas": 1, "maxReplicas": 3}
         observer.jobs[name] = view_job({"metadata": {"name": name}, "spec": spec})
         (tmp_path / name).mkdir()
-    stage = Stage(driver, observer, tmp_path, ["n0", "n1"], [], 0.0, print)
+    sorts = [SORTS["library"], SORTS["plain"]]
+    stage = Stage(driver, observer, tmp_path, ["n0", "n1"], sorts, 0.0, print)
 
     async def make(kind: str, number: int) -> None:
         act = Act(0.0, (Fault(kind, number, 0.0),))
-        await perform(act, KINDS, partial(choose, stage), hits, lambda _: None, stage.jobs_on)
+        await perform(act, partial(choose, stage), hits, lambda _: None, stage.jobs_on)
 
     kill = (
         "kubectl -n ns exec library-0 -c pytorch -- python3 -c import os, time; "
@@ -184,19 +191,23 @@ def test_jobs_and_what_the_hostile_tenant_writes_pass_validation() -> None:
     assert run <= scripts(SCRIPTS)["data"].keys()
 
 
+def a_view(state: str, **goodput: int) -> JobView:
+    return replace(view_job({}), state=state, goodput=Goodput(goodput))
+
+
 def whole() -> Seen:
     """A job of six steps that lost two seconds by a drain."""
     numbers = ((100, 1, 1), (101, 2, 1), (102, 3, 1), (103, 4, 1), (106, 5, 2), (107, 6, 2))
+    steps = [Step(at, POD, number, 1, group) for at, number, group in numbers]
     return Seen(
-        expected={"job": Expected("job", 1, 2, 1, 6)},
+        expected={"job": Expected("job", library=False, maximum=2, total=6)},
         hits=[DRAIN],
-        steps={"job": [Step(at, POD, number, 1, group) for at, number, group in numbers]},
-        done={"job": [Done(107.5, POD, ())]},
+        records={"job": Records(steps, [Done(107.5, POD, ())])},
         undisturbed={},
         statuses={"job": [StatusSeen(101, "job", "Running", 1)]},
         ends=[PodSeen(109, "job", POD, "n1", "deleted")],
         usages=[],
-        states={"job": "Complete"},
+        jobs={"job": a_view("Complete")},
     )
 
 
@@ -207,11 +218,13 @@ def test_verdict_names_each_promise_that_was_not_kept() -> None:
     ended = [PodSeen(105, "job", POD, "n2", "ended")]
     unread = Violation("a checkpoint can be loaded", "job", 104, "none can")
     states = [StatusSeen(100, "job", "Running", 1), StatusSeen(1100, "job", "Complete", 0)]
-    account = {"job": Goodput({"Training": 100, "Recovering": 900})}
-    commits = {"job": replace(whole().expected["job"], commits=True)}
+    account = {"job": a_view("Complete", Training=100, Recovering=900)}
+    commits = {"job": replace(whole().expected["job"], library=True)}
     assert found() == found(hostile={"flood": 7}) == []
-    assert found(ends=ended, set_up_failures={"job": [SetUpFailure(104.8, POD, "kill")]}) == []
-    broken = found(states={"job": "Failed"}, left=["pods/x"], violations=[unread])
+    records = whole().records["job"]
+    failed = replace(records, failures=[SetUpFailure(104.8, POD, "kill")])
+    assert found(ends=ended, records={"job": failed}) == []
+    broken = found(jobs={"job": a_view("Failed")}, left=["pods/x"], violations=[unread])
     assert broken == ["nothing leaks", "every job ends Complete", unread.rule]
     assert found(restarts=[PodSeen(105, "", "op", "n1", "ended")]) == ["the operator keeps running"]
     assert found(ends=ended) == ["no healthy pod ends"]
@@ -223,10 +236,10 @@ def test_verdict_names_each_promise_that_was_not_kept() -> None:
     assert found(usages=held[:1]) == []
     assert found(usages=held) == ["operators stay below half of their memory limit"]
     assert found(hostile={"webhook": 0}) == ["the hostile tenant does all its acts"]
-    assert found(expected=commits, statuses={"job": states}, goodput=account) == [
+    assert found(expected=commits, statuses={"job": states}, jobs=account) == [
         "goodput is what was seen"
     ]
-    assert found(done={}) == ["every job trains to its end"]
+    assert found(records={"job": replace(records, done=[])}) == ["every job trains to its end"]
 
 
 def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violation(
@@ -237,7 +250,7 @@ def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violatio
     assert table(seen) == [(KINDS["scale"], 1, None), (KINDS["drain"], 1, (3, 3, 3))]
     assert pauses_by_job(seen) == {"job": (3, 3, 3)} == to_json(seen, [])["pauses"]
     compared = compare({"job": (1, 2, 9), "new": (1, 1, 1)}, {"job": (1, 1, 3), "gone": (1, 1, 1)})
-    assert [row.too_long for row in compared] == [False, False, True]
+    assert [too_long for _, too_long in compared] == [False, False, True]
     show(seen, [Violation("no step left out", "job", 110.0, "step 5")], compared)
     text = capsys.readouterr().out
     said = [
