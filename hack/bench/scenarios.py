@@ -32,7 +32,7 @@ async def kill_container(stage: BenchStage, turn: int) -> Target:
     # By index: the same one twice, without progress in between, would count as a failure.
     members = sorted(stage.members())
     pod = stage.watcher.pods[members[turn % len(members)]]
-    return engine.kill_pod(stage.driver, pod, stage.watcher.name)
+    return engine.kill_pods(stage.driver, [pod], frozenset({stage.watcher.name}))
 
 
 async def lose_pod(stage: BenchStage, turn: int, *, rank_0: bool = False) -> Target:

@@ -71,19 +71,17 @@ async def show(driver: Driver, manifest: dict[str, Any]) -> int:
 
     watcher = Watcher(driver, job)
     acts = Acts(driver, watcher, tell)
-    made, failure = False, ""
+    failure = ""
     try:
         tell(f"removing what an earlier run may have left of {job}")
         await driver.delete_job(job)
         tell(f"kubectl apply of {job}")
-        made = True
         await driver.create_job(manifest)
         async with background(watcher.run(), _progress(watcher, tell)):
             await acts.perform()
     except asyncio.CancelledError:
-        if made:
-            say(f"Deleting {job} and its pods ...")
-            await driver.delete_job(job)
+        say(f"Deleting {job} and its pods ...")
+        await driver.delete_job(job)
         raise
     except (ActFailed, *TROUBLE) as error:
         failure = str(error) or repr(error)

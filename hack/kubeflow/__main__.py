@@ -28,7 +28,7 @@ from measure.program import (
 )
 
 from kubeflow import report
-from kubeflow.jobs import JOBS, KINDS, LOSSES, PYTORCH_JOB, SCRIPTS, STEP_SECONDS
+from kubeflow.jobs import JOBS, KINDS, LOSSES, PYTORCH_JOB, SCRIPTS, STEP_SECONDS, Job
 from kubeflow.replay import Share, replay
 from kubeflow.stage import KubeflowStage
 
@@ -71,35 +71,9 @@ async def run_script(*arguments: str) -> int:
 
 async def measure(options: argparse.Namespace) -> int:
     found, shares, told, status = list[Trial](), dict[str, Share](), dict[str, str](), 2
-    try:
-        async with session("kubeflow", SCRIPTS, say) as made:
-            made.stack.push_async_callback(run_script, "remove")
-            if status := await run_script():
-                raise RuntimeError(f"hack/kubeflow.sh has ended with {status}")
-            told |= await about(made.driver)
-            await _measure_jobs(options, made, found, shares, told)
-        status = 0
-    except (*TROUBLE, NotUndone) as trouble:
-        say(f"FAILED: {type(trouble).__name__}: {trouble}")
-    finally:
-        if failed := complain(report.complaints(found)):
-            say(f"What was seen of failed trials: {REPORTS.relative_to(ROOT)}")
-        if found:
-            say(report.table(found, told))
-        if shares:
-            say(report.shares_table(shares, told))
-    return status or failed
-
-
-async def _measure_jobs(
-    options: argparse.Namespace,
-    made: Session,
-    found: list[Trial],
-    shares: dict[str, Share],
-    told: dict[str, str],
-) -> None:
     kinds = [KINDS[name] for name in options.only]
-    for job in JOBS.values():
+
+    async def measure_job(made: Session, job: Job) -> None:
         say(f"{job.title}:")
         kind, driver = PYTORCH_JOB if job.kubeflow else ELASTIC_PYTORCH_JOB, made.driver
         driver = ClusterDriver(driver.api, driver.commands, driver.namespace, kind)
@@ -114,6 +88,26 @@ async def _measure_jobs(
             await stage.remove()
         if torch := next((line["torch"] for line in stage.record.lines() if "torch" in line), ""):
             told["torch"] = torch
+
+    try:
+        async with session("kubeflow", SCRIPTS, say) as made:
+            made.stack.push_async_callback(run_script, "remove")
+            if status := await run_script():
+                raise RuntimeError(f"hack/kubeflow.sh has ended with {status}")
+            told |= await about(made.driver)
+            for job in JOBS.values():
+                await measure_job(made, job)
+        status = 0
+    except (*TROUBLE, NotUndone) as trouble:
+        say(f"FAILED: {type(trouble).__name__}: {trouble}")
+    finally:
+        if failed := complain(report.complaints(found)):
+            say(f"What was seen of failed trials: {REPORTS.relative_to(ROOT)}")
+        if found:
+            say(report.table(found, told))
+        if shares:
+            say(report.shares_table(shares, told))
+    return status or failed
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """The jobs, with one script, image and pod template, and the pods that they lose. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ JOBS = {
 
 
 def manifest(job: Job, name: str, folder: str) -> dict[str, Any]:
-    made = recorded_job(name, folder, list(_arguments(job, name)), stock=job.kubeflow)
+    made = recorded_job(name, folder, _arguments(job, name), stock=job.kubeflow)
     pod = made["spec"]["template"]["spec"]
     pod["terminationGracePeriodSeconds"] = GRACE_SECONDS
     if job.kubeflow:
@@ -70,11 +70,10 @@ def manifest(job: Job, name: str, folder: str) -> dict[str, Any]:
     return made
 
 
-def _arguments(job: Job, name: str) -> Iterator[str]:
-    yield from f"/scripts/train.py --how {job.how} --size {SIZE}".split()
-    yield from f"--step-seconds {STEP_SECONDS} --folder /checkpoints/{name}".split()
-    yield from f"--checkpoint-every {CHECKPOINT_STEPS}".split()
-    yield from f"--group-timeout-seconds {GROUP_SECONDS}".split()
+def _arguments(job: Job, name: str) -> list[str]:
+    words = f"/scripts/train.py --how {job.how} --size {SIZE} --step-seconds {STEP_SECONDS}"
+    words += f" --folder /checkpoints/{name} --checkpoint-every {CHECKPOINT_STEPS}"
+    return f"{words} --group-timeout-seconds {GROUP_SECONDS}".split()
 
 
 def _pytorchjob(name: str, pod: dict[str, Any]) -> dict[str, Any]:

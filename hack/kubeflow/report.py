@@ -43,5 +43,4 @@ def _measured(head: Sequence[str], rows: Sequence[Sequence[str]], about: Mapping
 
 
 def complaints(trials: Sequence[Trial]) -> list[str]:
-    failed = (trial for trial in trials if trial.error)
-    return [f"{trial.job}, {trial.kind}: {trial.error}" for trial in failed]
+    return [f"{each.job}, {each.kind}: {each.error}" for each in trials if each.error]

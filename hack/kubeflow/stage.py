@@ -26,7 +26,7 @@ NOTICE_SECONDS = 12.0
 
 
 class KubeflowStage(Stage[Kind]):
-    """One job at a time; each has a name of its own, as names of pods stay in DNS for a while."""
+    """Each job has a name of its own, as the names of pods stay in DNS for a while."""
 
     def __init__(self, driver: ClusterDriver, folder: Path, job: Job) -> None:
         self.driver, self._folder, self.job = driver, folder, job
@@ -38,10 +38,10 @@ class KubeflowStage(Stage[Kind]):
         return f"{self.job.name}-{self._made}"
 
     async def prepare(self, kind: Kind, *, again: bool) -> None:
-        """Has the job train in the size of the trial.
+        """A job whose containers have restarted is made again.
 
-        A job whose containers have restarted is made again: the kubelet's back-off would delay
-        the next restart, but not after losses that are ten minutes apart.
+        The kubelet's back-off would delay the next restart, but not after losses that are ten
+        minutes apart.
         """
         if not again or any(restarts_of(await self.driver.pods_of(self.name)).values()):
             await self.remove()

@@ -16,6 +16,7 @@ from measure.commands import Commands
 from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE, OPERATORS
 
 TEMPLATE_LABEL = {"benchmark": "trial"}  # of pods that a drain removes
+JobKind = tuple[str, str, str]  # the API version and plural of jobs, the label of their pods
 ELASTIC_PYTORCH_JOB = (names.API_VERSION, names.PLURAL, names.LABEL_JOB_NAME)
 BACK_SECONDS = 120.0
 DELETION_SECONDS = 600.0
@@ -28,14 +29,8 @@ CUT = ("-t raw {} PREROUTING -i eth0 -j DROP", "-t mangle {} POSTROUTING -o eth0
 
 
 class ClusterDriver(Driver):
-    """A namespace and the nodes; `kind`: the API version and plural of jobs, the label of pods."""
-
     def __init__(
-        self,
-        api: Api,
-        commands: Commands,
-        namespace: str,
-        kind: tuple[str, str, str] = ELASTIC_PYTORCH_JOB,
+        self, api: Api, commands: Commands, namespace: str, kind: JobKind = ELASTIC_PYTORCH_JOB
     ) -> None:
         self.api, self.commands, self.namespace = api, commands, namespace
         version, plural, self._label = kind
@@ -124,7 +119,6 @@ class ClusterDriver(Driver):
         await self.commands.docker("unpause", node)
 
     async def drain_node(self, node: str) -> None:
-        """Evicts the pods of the programs that measure, but none of other jobs."""
         pods = ",".join(f"{key}={value}" for key, value in TEMPLATE_LABEL.items())
         options = ("--ignore-daemonsets", "--delete-emptydir-data")
         await self.commands.kubectl("drain", node, f"--pod-selector={pods}", *options)

@@ -14,17 +14,17 @@ class Commands:
     def __init__(self, kubectl: Path, kubeconfig: Path) -> None:
         self._kubectl, self._environment = kubectl, os.environ | {"KUBECONFIG": str(kubeconfig)}
 
-    async def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        return await self._run(self._kubectl, arguments, stdin)
+    async def kubectl(self, *arguments: str) -> str:
+        return await self._run(self._kubectl, arguments)
 
     async def helm(self, *arguments: str) -> str:
-        return await self._run(self._kubectl.parent / "helm", arguments, "")
+        return await self._run(self._kubectl.parent / "helm", arguments)
 
     async def docker(self, *arguments: str) -> str:
-        return await self._run(Path("docker"), arguments, "")
+        return await self._run(Path("docker"), arguments)
 
-    async def _run(self, program: Path, arguments: tuple[str, ...], stdin: str) -> str:
-        run = asyncio.ensure_future(self._communicate(program, arguments, stdin))
+    async def _run(self, program: Path, arguments: tuple[str, ...]) -> str:
+        run = asyncio.ensure_future(self._communicate(program, arguments))
         try:
             returncode, output, error = await asyncio.shield(run)
         except asyncio.CancelledError:
@@ -37,18 +37,18 @@ class Commands:
         return output
 
     async def _communicate(
-        self, program: Path, arguments: tuple[str, ...], stdin: str
+        self, program: Path, arguments: tuple[str, ...]
     ) -> tuple[int | None, str, str]:
         # In its own session, Ctrl-C does not reach it: this program still has commands to finish.
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             program,
             *arguments,
-            stdin=pipe,
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=pipe,
             stderr=pipe,
             env=self._environment,
             start_new_session=True,
         )
-        output, error = await process.communicate(stdin.encode())
+        output, error = await process.communicate()
         return process.returncode, output.decode(errors="replace"), error.decode(errors="replace")

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,9 +40,16 @@ def kill_process(driver: Driver, pod: Mapping[str, Any], pid: int, job: str) -> 
     return Target(what, lambda: driver.kill_process(pod, pid), jobs=frozenset({job}))
 
 
-def kill_pod(driver: Driver, pod: Mapping[str, Any], job: str) -> Target:
-    what, name = f"SIGKILL to the container of {_name(pod)}", _name(pod)
-    return Target(what, lambda: driver.kill_pod(pod), jobs=frozenset({job}), pods=frozenset({name}))
+def kill_pods(
+    driver: Driver, pods: Sequence[Mapping[str, Any]], jobs: frozenset[str] = frozenset()
+) -> Target:
+    found = [_name(pod) for pod in pods]
+
+    async def kill() -> None:
+        await asyncio.gather(*(driver.kill_pod(pod) for pod in pods))
+
+    what = f"SIGKILL to the containers of {', '.join(found)}"
+    return Target(what, kill, jobs=jobs, pods=frozenset(found))
 
 
 def delete_pod(driver: Driver, name: str, job: str, *, force: bool) -> Target:

@@ -67,8 +67,9 @@ def report(namespace: str, name: str = "", since: str = "") -> str:
         ],
     }
     for pod in pods[:MOST_PODS]:
-        wanted[f"{pod.removeprefix('pod/')}.log"] = [*here, *logs, pod]
-        wanted[f"{pod.removeprefix('pod/')}.previous.log"] = [*here, *logs, "--previous", pod]
+        file = pod.removeprefix("pod/")
+        wanted[f"{file}.log"] = [*here, *logs, pod]
+        wanted[f"{file}.previous.log"] = [*here, *logs, "--previous", pod]
     found = {file: _kubectl(*command) for file, command in wanted.items()}
     for file, text in found.items():
         (folder / file).write_text(text)

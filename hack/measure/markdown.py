@@ -14,8 +14,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def spread(values: Sequence[float], digits: int | None = None) -> str:
     """The median, with the worst in brackets; a dash without values.
 
-    Args:
-        digits: after the point; None: two, one if the worst is 10 or more, none from 100.
+    It has `digits` after the point; None: two, one if the worst is 10 or more, none from 100.
     """
     if not values:
         return NOTHING

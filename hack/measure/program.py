@@ -19,7 +19,7 @@ from measure.cluster import ClusterDriver
 from measure.commands import Commands
 from measure.engine import TROUBLE, Say
 from measure.kind_cluster import CONTROL_PLANE, KUBECONFIG, KUBECTL, ROOT
-from measure.recorded_job import make_folder, remove_folder, scripts
+from measure.recorded_job import scripts, shared_folder
 
 GONE_SECONDS = 180.0
 
@@ -28,11 +28,10 @@ def say(text: str, style: str | None = None) -> None:
     Console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def complain(complaints: Iterable[str]) -> int:
-    said = list(complaints)
-    for complaint in said:
+def complain(complaints: list[str]) -> int:
+    for complaint in complaints:
         say(complaint, style="red")
-    return 1 if said else 0
+    return 1 if complaints else 0
 
 
 def names_of(known: Collection[str], what: str = "name") -> Callable[[str], list[str]]:
@@ -70,7 +69,13 @@ def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
         return 2
 
     async def go() -> int:
-        cancel_on_signals()
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Once: a second time would break the clean-up.
+            asyncio.get_running_loop().add_signal_handler(
+                number, lambda: None if task.cancelling() else task.cancel()
+            )
         return await measuring()
 
     try:
@@ -78,16 +83,6 @@ def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
     except asyncio.CancelledError:
         say("Interrupted: all was removed.")
         return 130
-
-
-def cancel_on_signals() -> None:
-    """Has SIGINT and SIGTERM cancel this task, once: a second time would break the clean-up."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(
-            number, lambda: None if task.cancelling() else task.cancel()
-        )
 
 
 def commit_of_checkout() -> str:
@@ -113,8 +108,7 @@ async def session(what: str, script_files: Iterable[str], say: Say) -> AsyncIter
     async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
         listed = (await api.ask("GET", "/api/v1/nodes"))["items"]
         found = [node["metadata"]["name"] for node in listed]
-        folder = await make_folder(commands, namespace)
-        stack.push_async_callback(remove_folder, commands, namespace)
+        folder = await stack.enter_async_context(shared_folder(commands, namespace))
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         removal = partial(remove_namespace, api, namespace, GONE_SECONDS)
         stack.push_async_callback(remove, removal, f"namespace {namespace} is", say)

@@ -1,8 +1,8 @@
 """Jobs whose scripts record their progress in a file of a folder that nodes and host share."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def recorded_job(
 ) -> dict[str, Any]:
     """An example as a job that runs a script of the ConfigMap, and records in NAME.jsonl.
 
-    The folder below /shared (see `make_folder`) is /checkpoints there.
+    The folder below /shared (see `shared_folder`) is /checkpoints there.
     """
     example = "stock-c10d/job.yaml" if stock else "all-reduce/elastic.yaml"
     job = read_example(ROOT / "examples" / example, folder)
@@ -97,17 +97,16 @@ def recorded_job(
     return job
 
 
-async def make_folder(commands: Commands, name: str) -> Path:
-    """Makes a folder below every node's /shared that any user may write to; returns its path."""
+@asynccontextmanager
+async def shared_folder(commands: Commands, name: str) -> AsyncIterator[Path]:
+    """A folder below every node's /shared that any user may write to, removed at the end."""
     source = await commands.docker("inspect", "--format", _MOUNTS, CONTROL_PLANE)
     folder = Path(source.strip(), name)
     open_to_all(folder)
-    return folder
-
-
-async def remove_folder(commands: Commands, name: str) -> None:
-    """Removes such a folder with the files of all users."""
-    await commands.docker("exec", CONTROL_PLANE, "rm", "-rf", f"{SHARED}/{name}")
+    try:
+        yield folder
+    finally:  # with the files of all users
+        await commands.docker("exec", CONTROL_PLANE, "rm", "-rf", f"{SHARED}/{name}")
 
 
 def open_to_all(folder: Path) -> None:

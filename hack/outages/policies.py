@@ -59,7 +59,8 @@ def trained_share(
     def speed(up: int) -> float:
         return size(up) * (1.0 if size(up) == nodes else training.smaller)
 
-    still = _extra(policy, training)
+    still = training.connect_seconds if policy.on_cpus else 0.0
+    still += training.set_up_seconds if policy.set_up else 0.0
     progress = since_start = pause = 0.0
     for (begin, up), (end, after) in pairwise(times):
         trains = max(0.0, end - begin - pause)
@@ -80,8 +81,3 @@ def trained_share(
             pause = max(pause, (policy.loss_seconds if waited else policy.growth_seconds) + still)
             since_start = 0.0
     return progress * (1 - policy.saving) / (held * times[-1][0])
-
-
-def _extra(policy: Policy, training: Training) -> float:
-    set_up = training.set_up_seconds if policy.set_up else 0.0
-    return set_up + (training.connect_seconds if policy.on_cpus else 0.0)

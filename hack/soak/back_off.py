@@ -5,7 +5,6 @@ Otherwise, a long run would mostly wait for a scheduler, an API server or an ope
 
 import asyncio
 from contextlib import suppress
-from typing import Any
 
 from measure.api import pods_path
 from measure.cluster import container_statuses, operator_pods
@@ -34,10 +33,9 @@ async def end_back_off(stage: Stage) -> None:
 
 async def replace_waiting_operators(stage: Stage) -> None:
     """Deletes the operators' pods in back-off: the Deployment makes others, which start at once."""
-    for pod in filter(_in_back_off, await operator_pods(stage.driver.api)):
-        await stage.driver.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"]))
-
-
-def _in_back_off(pod: dict[str, Any]) -> bool:
-    states = (status.get("state", {}) for status in container_statuses(pod))
-    return any((state.get("waiting") or {}).get("reason") == "CrashLoopBackOff" for state in states)
+    for pod in await operator_pods(stage.driver.api):
+        states = (status.get("state", {}) for status in container_statuses(pod))
+        reasons = [(state.get("waiting") or {}).get("reason") for state in states]
+        if "CrashLoopBackOff" in reasons:
+            path = pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"])
+            await stage.driver.api.ask("DELETE", path)

@@ -22,9 +22,8 @@ BUILD = ROOT / "hack" / "images" / "object-storage.sh"
 
 
 def manifests(job: str, folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    pod, service = server(
-        ("python3", "/scripts/object_server.py", "/notes", str(PORT), url_of(job))
-    )
+    command = ("python3", "/scripts/object_server.py", "/notes", str(PORT), url_of(job))
+    pod, service = server(command)
     spec = pod["spec"]
     keep_in_bucket(spec)  # it also reads what it stores
     spec |= {"nodeName": CONTROL_PLANE, "tolerations": [{"operator": "Exists"}]}
@@ -53,8 +52,6 @@ async def start_server(stage: Stage, job: str) -> None:
 
 def read_notes(folder: Path) -> list[Stored]:
     return [
-        Stored(
-            line["at"], tuple(line["version"]) if line["version"] else None, line["what"] == "read"
-        )
+        Stored(line["at"], line["version"] and tuple(line["version"]), line["what"] == "read")
         for line in Told(folder / NOTES_FILE).new()
     ]

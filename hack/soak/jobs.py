@@ -1,6 +1,6 @@
 """The jobs of a run, one of each sort, and undisturbed ones that show their result. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -129,7 +129,7 @@ def expected(sort: Sort, seconds: float) -> Expected:
 
 
 def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
-    job = recorded_job(sort.name, folder, list(arguments(sort, seconds)), stock=sort.stock)
+    job = recorded_job(sort.name, folder, arguments(sort, seconds), stock=sort.stock)
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     spec["replicas"] = sort.replicas
     if sort.spares:
@@ -151,19 +151,17 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
     return job
 
 
-def arguments(sort: Sort, seconds: float) -> Iterator[str]:
+def arguments(sort: Sort, seconds: float) -> list[str]:
     epochs = epochs_of(sort, seconds)
     wait = 0 if sort.name.startswith(UNDISTURBED) else STEP_SECONDS
     folder = url_of(sort.name) if sort.bucket else f"/checkpoints/{sort.name}"
     script = "stateful" if sort.library else "plain"
-    yield from f"/scripts/{script}.py --step-seconds {wait} --folder {folder}".split()
+    words = f"/scripts/{script}.py --step-seconds {wait} --folder {folder}"
     if not sort.library:
-        yield from ("--steps", str(epochs * STEPS_PER_EPOCH))
-        return
-    yield from f"--epochs {epochs} --samples {SAMPLES} --batch-size {BATCH} --double".split()
-    yield from ("--in-process", *(["--sharded-weights"] if sort.sharded else []))
-    yield from ("--flush-seconds", str(FLUSH_SECONDS)) if sort.bucket else ()
-    yield from f"--learning-rate {LEARNING_RATE} --set-up-seconds {sort.set_up_seconds}".split()
-    dropout = "0.1" if sort.micro_batch_size else "0"
-    yield from f"--set-up-fails {sort.set_up_fails}".split()
-    yield from f"--micro-batch-size {sort.micro_batch_size} --dropout {dropout}".split()
+        return f"{words} --steps {epochs * STEPS_PER_EPOCH}".split()
+    words += f" --epochs {epochs} --samples {SAMPLES} --batch-size {BATCH} --double --in-process"
+    words += " --sharded-weights" if sort.sharded else ""
+    words += f" --flush-seconds {FLUSH_SECONDS}" if sort.bucket else ""
+    words += f" --learning-rate {LEARNING_RATE} --set-up-seconds {sort.set_up_seconds}"
+    words += f" --set-up-fails {sort.set_up_fails} --micro-batch-size {sort.micro_batch_size}"
+    return f"{words} --dropout {0.1 if sort.micro_batch_size else 0}".split()

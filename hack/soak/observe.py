@@ -108,11 +108,10 @@ class Observer:
 
     async def _see_operators(self) -> None:
         known, began = set[str](), time.time()
+        path, selector = pods_path(OPERATOR_NAMESPACE), f"labelSelector={OPERATORS}"
         while True:
             with suppress(*BROKEN):
-                async for _, pod in self._api.watch(
-                    pods_path(OPERATOR_NAMESPACE), f"labelSelector={OPERATORS}"
-                ):
+                async for _, pod in self._api.watch(path, selector):
                     self.restarts += restarts_of(pod, known, began)
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -178,46 +177,34 @@ def outlasts_grace_period(pod: dict[str, Any]) -> bool:
     """Whether SIGKILL ended the training of a pod that is being deleted."""
     if "deletionTimestamp" not in pod["metadata"]:
         return False
-    states = (status.get("state", {}) for status in training_statuses(pod))
-    ended = (state.get("terminated") or {} for state in states)
+    ended = (s.get("state", {}).get("terminated") or {} for s in training_statuses(pod))
     return any(state.get("exitCode") == 128 + signal.SIGKILL for state in ended)
 
 
 def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[PodSeen]:
-    """The ended containers of an operator whose pod is not being deleted.
+    """The containers of an operator that have ended since a moment, unless its pod is deleted.
 
-    A count of restarts would come minutes late.
-
-    Args:
-        known: ids of the containers whose end was returned before; updated.
-        since: earlier ends do not count, seconds since the epoch.
+    A count of restarts would come minutes late. `known` has the ids of those that were returned.
     """
     if "deletionTimestamp" in pod["metadata"]:
         return []
-    found = []
+    found, name = list[PodSeen](), pod["metadata"]["name"]
     for status in container_statuses(pod):
         for state in (status.get("lastState"), status.get("state")):
             ended = (state or {}).get("terminated")
-            if (
-                ended
-                and ended["containerID"] not in known
-                and seconds_of(ended["finishedAt"]) >= since
-            ):
-                known.add(ended["containerID"])
-                reason = ended.get("reason", "no reason")
+            if not ended or ended["containerID"] in known:
+                continue
+            known.add(ended["containerID"])
+            at, reason = seconds_of(ended["finishedAt"]), ended.get("reason", "no reason")
+            if at >= since:
                 how = f"its container ended with {ended.get('exitCode')} ({reason})"
-                name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
-                found.append(PodSeen(seconds_of(ended["finishedAt"]), "", name, node, how))
+                found.append(PodSeen(at, "", name, pod["spec"].get("nodeName", ""), how))
     return found
 
 
 def read_usage(at: float, node: str, lines: str) -> list[Usage]:
-    rows = (
-        re.fullmatch(r"(\d+@\d+) (agent|operator) (\d+) (\d+) (\d+) (\d+)", line)
-        for line in lines.splitlines()
-    )
+    row = r"^(\d+@\d+) (agent|operator) (\d+) (\d+) (\d+) (\d+)$"
     return [
-        Usage(at, f"{node}/{r[1]}", r[2], int(r[3]), int(r[4]), int(r[5]), int(r[6]) / 1024)
-        for r in rows
-        if r
+        Usage(at, f"{node}/{process}", role, *map(int, counts), int(kibibytes) / 1024)
+        for process, role, *counts, kibibytes in re.findall(row, lines, re.MULTILINE)
     ]

@@ -14,10 +14,6 @@ from soak.plan import KINDS, Act, Fault, Kind
 T = TypeVar("T")
 
 
-class NoTarget(DriverError):
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class Hit:
     at: float  # seconds since the epoch
@@ -34,7 +30,7 @@ class Hit:
 
 def pick(number: int, candidates: Sequence[T], what: str) -> T:
     if not candidates:
-        raise NoTarget(f"there is no {what}")
+        raise DriverError(f"there is no {what}")
     return candidates[number % len(candidates)]
 
 

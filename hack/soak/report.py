@@ -42,27 +42,13 @@ def compare(
 
 
 def same_run(earlier: Mapping[str, Any], jobs: Sequence[str], acts: Sequence[Act]) -> bool:
-    return (
-        "pauses" in earlier
-        and earlier["jobs"] == list(jobs)
-        and from_json(earlier["acts"]) == tuple(acts)
-    )
+    same: bool = earlier["jobs"] == list(jobs) and from_json(earlier["acts"]) == tuple(acts)
+    return "pauses" in earlier and same
 
 
 AROUND_SECONDS = 60.0
 PAUSE = (f"longest pause, s: {FIGURES[0]}", *FIGURES[1:])
-KINDS_HEAD = ("what was done", "times", *PAUSE)
-JOBS_HEAD = (
-    "job",
-    "state",
-    "groups",
-    "steps",
-    "done again",
-    "set-ups failed",
-    "goodput",
-    "as seen",
-    *PAUSE,
-)
+COLUMNS = ("job", "state", "groups", "steps", "done again", "set-ups failed", "goodput", "as seen")
 
 
 def planned(acts: Sequence[Act]) -> str:
@@ -87,7 +73,7 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
         ],
         "groups": {
             job: [
-                [g.number, g.first, g.last, g.world, round(g.first_at, 1), round(g.last_at, 1)]
+                [g.number, g.first, g.last, g.world, g.first_at, g.last_at]
                 for g in groups_of(told.steps)
             ]
             for job, told in seen.records.items()
@@ -97,10 +83,10 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
 
 def show(seen: Seen, found: Sequence[Violation], compared: Sequence[tuple[str, bool]]) -> None:
     kinds = [[kind.title, str(count), *_pauses(longest, 1)] for kind, count, longest in table(seen)]
-    say(markdown.table(KINDS_HEAD, kinds))
+    say(markdown.table(("what was done", "times", *PAUSE), kinds))
     by_job = pauses_by_job(seen)
     jobs = [[*_job(seen, job), *_pauses(by_job.get(job), 2)] for job in seen.records]
-    say(markdown.table(JOBS_HEAD, jobs))
+    say(markdown.table((*COLUMNS, *PAUSE), jobs))
     if seen.hostile is not None:
         counts = ", ".join(f"{act} {count:,}" for act, count in seen.hostile.items())
         say(f"The hostile tenant's acts since the first fault: {counts}")

@@ -13,7 +13,7 @@ from measure.api import jobs_path
 from measure.engine import Say
 from measure.kind_cluster import report
 from measure.program import GONE_SECONDS, remove, session
-from measure.recorded_job import make_folder, open_to_all, remove_folder
+from measure.recorded_job import open_to_all, shared_folder
 
 from soak.back_off import end_back_off
 from soak.bucket import read_notes, start_server
@@ -54,8 +54,8 @@ async def run(
 async def _let_in(stage: Stage, stack: AsyncExitStack) -> Tenant:
     """Begins the hostile tenant's acts, which last until the stack is left."""
     namespaces = namespaces_of(stage.driver.namespace)
-    folder = await make_folder(stage.driver.commands, namespaces.own)
-    stack.push_async_callback(remove_folder, stage.driver.commands, namespaces.own)
+    shared = shared_folder(stage.driver.commands, namespaces.own)
+    folder = await stack.enter_async_context(shared)
     removal = partial(remove_tenants, stage.driver.api)
     stack.push_async_callback(remove, removal, "the hostile tenant's objects are", stage.say)
     tenant = await stack.enter_async_context(hostile_tenant(stage.driver.api, namespaces, folder))
@@ -65,6 +65,10 @@ async def _let_in(stage: Stage, stack: AsyncExitStack) -> Tenant:
 
 async def _act(stage: Stage, acts: Sequence[Act], tenant: Tenant | None) -> Seen:
     hits, say = list[Hit](), stage.say
+
+    def tell(number: int, text: str) -> None:
+        say(f"{number}/{len(acts)} {text}")
+
     await _start(stage)
     before = await _all_acts(tenant, say) if tenant else {}
     toggled = [suspend_and_resume(stage, sort.name, hits) for sort in stage.sorts if sort.suspended]
@@ -73,8 +77,7 @@ async def _act(stage: Stage, acts: Sequence[Act], tenant: Tenant | None) -> Seen
             if not stage.running_jobs():
                 say("all jobs have ended: the other acts are left out")
                 break
-            tell = partial(_say_of, say, f"{number}/{len(acts)}")
-            await perform(act, partial(choose, stage), hits, tell, stage.jobs_on)
+            await perform(act, partial(choose, stage), hits, partial(tell, number), stage.jobs_on)
     say("no more faults: the jobs train to their ends")
     while stage.running_jobs():
         if stage.observer.quiet_seconds() > QUIET_SECONDS:
@@ -100,10 +103,6 @@ async def _all_acts(tenant: Tenant, say: Say) -> dict[str, int]:
         raise Waited(f"{waited}: {', '.join(tenant.missing())}") from None
     say("the hostile tenant has done all its acts")
     return tenant.counts()
-
-
-def _say_of(say: Say, act: str, text: str) -> None:
-    say(f"{act} {text}")
 
 
 def _made(sorts: Sequence[Sort]) -> list[Sort]:

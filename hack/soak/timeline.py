@@ -47,6 +47,10 @@ class PodSeen:
     node: str
     how: str
 
+    @property
+    def text(self) -> str:
+        return f"{self.pod} on {self.node}: {self.how}"
+
 
 @dataclass(frozen=True, slots=True)
 class StatusSeen:
@@ -185,10 +189,3 @@ def kept_seconds(groups: Sequence[Group]) -> float:
         seconds += pace * max(0, min(group.last + 1, again_from) - group.first)
         again_from = min(again_from, group.first)
     return seconds
-
-
-def last_of_each(usages: Sequence[Usage]) -> dict[str, list[Usage]]:
-    found = defaultdict(list)
-    for usage in usages:
-        found[usage.process].append(usage)
-    return found

@@ -41,11 +41,9 @@ def violations(seen: Seen) -> list[Violation]:
     found += cluster.check_memory(seen.usages)
     found += [Violation("nothing leaks", "", 0.0, f"{name} is left") for name in seen.left]
     found += cluster.check_operators(seen.restarts, seen.hits)
-    never = [act for act, count in (seen.hostile or {}).items() if not count]
-    found += [
-        Violation("the hostile tenant does all its acts", "", 0.0, f"{act} was never done")
-        for act in never
-    ]
+    rule, counts = "the hostile tenant does all its acts", seen.hostile or {}
+    never = (act for act, count in counts.items() if not count)
+    found += [Violation(rule, "", 0.0, f"{act} was never done") for act in never]
     for job in seen.expected:
         found += _of_job(seen, job)
     # Torch up to 2.7 may end a whole rendezvous; the pods of stock torchrun are then made again.

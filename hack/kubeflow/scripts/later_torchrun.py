@@ -37,11 +37,7 @@ def leave_open() -> None:
     shutdown = LocalElasticAgent._shutdown
     if "is_restart" in inspect.signature(shutdown).parameters:
 
-        def stop(
-            agent: LocalElasticAgent,
-            death_sig: signal.Signals = signal.SIGTERM,
-            is_restart: bool = False,
-        ) -> None:
+        def stop(agent: Any, death_sig: Any = signal.SIGTERM, is_restart: bool = False) -> None:
             # The launcher closes it after a success or a failure.
             shutdown(agent, death_sig, is_restart=True)
 

@@ -1,19 +1,13 @@
 """Pods that train are left alone, the status is true, and no process grows. Pure."""
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from statistics import median
 
 from soak.perform import Hit
-from soak.timeline import (
-    PodSeen,
-    StatusSeen,
-    Step,
-    Usage,
-    Violation,
-    groups_of,
-    last_of_each,
-)
+from soak.timeline import PodSeen, StatusSeen, Step, Usage, Violation, groups_of
 
 # From the end of a fault to the end of a pod: Kubernetes removes the pods of lost nodes late.
 EFFECT_SECONDS = 90.0
@@ -36,19 +30,10 @@ def check_healthy_pods(
     ended: Mapping[str, float],
 ) -> Iterator[Violation]:
     """No worker that has taken a step (`trained`, by job) ends without a fault that explains it."""
-    reported = set()
     for seen in pods:
-        if (
-            seen.pod in reported
-            or seen.pod not in trained.get(seen.job, ())
-            or seen.at >= ended.get(seen.job, float("inf")) - 1
-        ):
-            continue
-        reported.add(seen.pod)
-        if not any(_explains(hit, seen) for hit in hits):
-            yield Violation(
-                "no healthy pod ends", seen.job, seen.at, f"{seen.pod} on {seen.node}: {seen.how}"
-            )
+        trains = seen.pod in trained.get(seen.job, ()) and seen.at < ended.get(seen.job, inf) - 1
+        if trains and not any(_explains(hit, seen) for hit in hits):
+            yield Violation("no healthy pod ends", seen.job, seen.at, seen.text)
 
 
 def _explains(hit: Hit, seen: PodSeen) -> bool:
@@ -62,9 +47,7 @@ def _explains(hit: Hit, seen: PodSeen) -> bool:
 def check_operators(restarts: Sequence[PodSeen], hits: Sequence[Hit]) -> Iterator[Violation]:
     for seen in restarts:
         if not any(_restarts(hit, seen) for hit in hits):
-            yield Violation(
-                "the operator keeps running", "", seen.at, f"{seen.pod} on {seen.node}: {seen.how}"
-            )
+            yield Violation("the operator keeps running", "", seen.at, seen.text)
 
 
 def _restarts(hit: Hit, seen: PodSeen) -> bool:
@@ -85,9 +68,7 @@ def check_status(
         begin = group.first_at + STATUS_SECONDS
         # The status has the next size as soon as it is decided, a step boundary early.
         end = group.last_at - BOUNDARY_SECONDS
-        shown = [
-            seen[i] for i in range(max(0, bisect_right(times, begin) - 1), bisect_right(times, end))
-        ]
+        shown = seen[max(0, bisect_right(times, begin) - 1) : bisect_right(times, end)]
         wrong = [status for status in shown if status.world != group.world]
         away = any(
             hit.kind.unsettles and hit.at <= group.last_at and hit.until + STATUS_SECONDS >= begin
@@ -100,7 +81,7 @@ def check_status(
 
 def check_growth(usages: Sequence[Usage]) -> Iterator[Violation]:
     """After a process has settled, the median of its last third is not far above its first's."""
-    for process, samples in last_of_each(usages).items():
+    for process, samples in _by_process(usages).items():
         settled = [sample for sample in samples if sample.at >= samples[0].at + SETTLED_SECONDS]
         third = len(settled) // 3
         if not third:
@@ -119,9 +100,16 @@ def check_growth(usages: Sequence[Usage]) -> Iterator[Violation]:
 
 def check_memory(usages: Sequence[Usage]) -> Iterator[Violation]:
     """No operator needs half of its memory limit: the rest is for larger clusters."""
-    for process, samples in last_of_each(usages).items():
+    for process, samples in _by_process(usages).items():
         most = max(samples, key=lambda sample: sample.resident_mib)
         if most.role == "operator" and most.resident_mib >= MEMORY_LIMIT_MIB * MOST_OF_LIMIT:
             limit = f"{MEMORY_LIMIT_MIB:.0f} MiB"
             text = f"operator {process} held {most.resident_mib:.0f} MiB of {limit}"
             yield Violation("operators stay below half of their memory limit", "", most.at, text)
+
+
+def _by_process(usages: Sequence[Usage]) -> dict[str, list[Usage]]:
+    found = defaultdict(list)
+    for usage in usages:
+        found[usage.process].append(usage)
+    return found

@@ -14,7 +14,6 @@ APART = 0.02  # of the job's time, by which the shares may differ besides `unres
 # Of a shorter job, the operator's delay in hearing of a step would be a larger share.
 LEAST_SECONDS = 900.0
 WHOLE_SECONDS = 1.0
-TRAINING = "Training"
 ENDED = ("Complete", "Failed")
 SUSPENDED = ("Suspending", "Suspended")
 
@@ -33,7 +32,7 @@ def check_goodput(
     if counted > whole * (1 + APART):
         text = f"{counted} s are told of {whole:.1f} s"
         yield Violation("no more time is told than there was", expected.name, at, text)
-    share = told.seconds.get(TRAINING, 0) / counted
+    share = told.seconds.get("Training", 0) / counted
     unresolved = unresolved_seconds(steps, hits)
     if abs(share - seen / whole) > APART + unresolved / whole:
         text = f"{share:.1%} of {counted} s is told, {seen / whole:.1%} of {whole:.1f} s was seen"

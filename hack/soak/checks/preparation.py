@@ -29,10 +29,7 @@ def check_set_up_failures(
             and not before.members < after.members
             and not hits_near(expected, before, after, hits)
         ):
-            text = (
-                f"group {after.number} followed when {near[-1].pod} had failed in its set-up "
-                f"({near[-1].how})"
-            )
+            text = f"group {after.number} followed as {near[-1].pod} failed ({near[-1].how})"
             yield Violation("a failed set-up changes no group", expected.name, after.first_at, text)
     for earlier, later in pairwise(statuses):
         near = [f for f in failures if later.at - COUNT_SECONDS <= f.at <= later.at]
@@ -40,10 +37,7 @@ def check_set_up_failures(
             h.touches(expected.name) and h.at <= later.at <= h.until + EFFECT_SECONDS for h in hits
         )
         if near and later.total_failures > earlier.total_failures and not excused:
-            text = (
-                f"the status counts {later.total_failures} failures since {near[-1].pod} has "
-                "failed in its set-up"
-            )
+            text = f"{later.total_failures} since {near[-1].pod} has failed in its set-up"
             yield Violation("a failed set-up does not count", expected.name, later.at, text)
 
 

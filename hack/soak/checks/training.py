@@ -25,10 +25,7 @@ def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violatio
             yield Violation("one worker of an index", expected.name, steps[0].at, text)
     for group in groups_of(steps):
         if not expected.minimum <= group.world / expected.processes <= expected.maximum:
-            text = (
-                f"group {group.number} of {group.world} processes, {expected.processes} to a "
-                f"worker: {sorted(group.members)}"
-            )
+            text = f"group {group.number} of {group.world} processes: {sorted(group.members)}"
             yield Violation(
                 "groups within minReplicas and maxReplicas", expected.name, group.first_at, text
             )
@@ -64,31 +61,25 @@ def check_repeats(
     Workers on a node that is cut off may train beside the next group; their steps from its first
     one on are lost, not repeated.
 
-    Args:
-        killed: pods that outlasted the grace period of their deletion, so that the planned change
-            was a loss.
+    Pods that are `killed` outlasted their grace period, so that the planned change was a loss.
     """
     done = 0
-    for before, after in pairwise([None, *groups_of(steps)]):
-        assert after is not None
+    before: Group | None = None
+    for after in groups_of(steps):
         if after.first > done + 1:
-            text = (
-                f"group {after.number} began with step {after.first}, the last one before was "
-                f"{done}"
-            )
+            text = f"group {after.number} began with step {after.first} after step {done}"
             yield Violation("no step left out", expected.name, after.first_at, text)
-        near = hits_near(expected, before, after, hits) if before else []
-        told = _told_before(after, steps)
-        kept, allowed = _kept(expected, before, after, told, near, killed) if before else (done, 0)
-        if before and (repeated := min(kept, done) - after.first + 1) > allowed:
-            text = (
-                f"group {after.number} did {repeated} steps again from step {after.first}; "
-                f"{allowed:.0f} may be"
-            )
-            were = ", ".join(f"{pod} at {told[pod]}" for pod in sorted(before.members))
-            text += f"; its members are {sorted(after.members)}, and those before it were {were}"
-            yield Violation("no step done twice", expected.name, after.first_at, text)
-        done = max(done, after.last)
+        if before:
+            told, near = _told_before(after, steps), hits_near(expected, before, after, hits)
+            kept, allowed = _kept(expected, before, after, told, near, killed)
+            repeated = min(kept, done) - after.first + 1
+            if repeated > allowed:
+                again = f"{repeated} steps again from step {after.first}; {allowed:.0f} may be"
+                were = ", ".join(f"{pod} at {told[pod]}" for pod in sorted(before.members))
+                members = f"{sorted(after.members)} are its members, before it {were}"
+                text = f"group {after.number} did {again}; {members}"
+                yield Violation("no step done twice", expected.name, after.first_at, text)
+        done, before = max(done, after.last), after
 
 
 def hits_near(expected: Expected, before: Group, after: Group, hits: Sequence[Hit]) -> list[Hit]:
@@ -154,10 +145,8 @@ def check_samples(expected: Expected, steps: Sequence[Step]) -> Iterator[Violati
         missing = [sample for sample in range(expected.samples) if not seen[epoch][sample]]
         twice = [sample for sample, count in seen[epoch].items() if count > 1]
         if missing or twice:
-            text = (
-                f"epoch {epoch}: {len(missing)} never (as {missing[:5]}), {len(twice)} more than "
-                f"once (as {twice[:5]})"
-            )
+            never, more = f"{len(missing)} never (as {missing[:5]})", f"{len(twice)} more than once"
+            text = f"epoch {epoch}: {never}, {more} (as {twice[:5]})"
             yield Violation("each sample once an epoch", expected.name, 0.0, text)
 
 

@@ -1,8 +1,8 @@
 """Faults of the job whose checkpoints are in a bucket, and of the bucket's server."""
 
-import asyncio
 from functools import partial
 
+from measure import engine
 from measure.engine import Target
 
 from soak.perform import pick
@@ -19,12 +19,7 @@ async def kill_job(stage: Stage, fault: Fault) -> Target:
     job = KINDS[fault.kind].job
     pods = stage.running_pods(job)
     pick(fault.pick, pods, f"worker of {job}")
-
-    async def kill() -> None:
-        await asyncio.gather(*(stage.driver.kill_pod(pod) for pod in pods))
-
-    found = frozenset(pod["metadata"]["name"] for pod in pods)
-    return Target(f"SIGKILL to all containers of {job}", kill, jobs=frozenset({job}), pods=found)
+    return engine.kill_pods(stage.driver, pods, frozenset({job}))
 
 
 async def misbehave(stage: Stage, fault: Fault) -> Target:

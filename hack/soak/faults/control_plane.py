@@ -3,19 +3,20 @@
 import base64
 import json
 import time
+from functools import partial
 
+from measure import engine
 from measure.api import pods_path
 from measure.engine import Target
 from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE
 
-from soak.perform import NoTarget
+from soak.perform import pick
 from soak.plan import Fault
 from soak.stage import Stage
 
 DEPLOYMENT = "deployment/elastic-pytorch-operator"
 SECRET = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/secrets/elastic-pytorch-operator-tls"
-DAY = 86400.0
-SERVING_DAYS = 61  # the operator renews a certificate after 60
+SERVING_SECONDS = 61 * 86_400.0  # the operator renews a certificate after 60 days
 SLOW = (
     "for i in $(seq {turns}); do "
     "pkill -STOP -x etcd; sleep 0.5; pkill -CONT -x etcd; sleep 0.5; done"
@@ -24,26 +25,17 @@ SLOW = (
 
 async def kill_operators(stage: Stage, fault: Fault) -> Target:
     operators = await stage.driver.operators()
-    if not operators:
-        raise NoTarget("no operator runs")
+    pick(fault.pick, operators, "operator that runs")
     killed = operators[:1] if fault.kind == "kill-leader" else operators
-
-    async def kill() -> None:
-        for pod in killed:
-            await stage.driver.kill_pod(pod)
-
-    killed_names = [pod["metadata"]["name"] for pod in killed]
-    return Target(f"SIGKILL to {', '.join(killed_names)}", kill, pods=frozenset(killed_names))
+    return engine.kill_pods(stage.driver, killed)
 
 
 async def roll_operator(stage: Stage, _: Fault) -> Target:
-    kubectl = stage.driver.commands.kubectl
+    rollout = partial(stage.driver.commands.kubectl, "-n", OPERATOR_NAMESPACE, "rollout")
     return Target(
         f"kubectl rollout restart {DEPLOYMENT}",
-        lambda: kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", DEPLOYMENT),
-        lambda: kubectl(
-            "-n", OPERATOR_NAMESPACE, "rollout", "status", DEPLOYMENT, "--timeout=300s"
-        ),
+        lambda: rollout("restart", DEPLOYMENT),
+        lambda: rollout("status", DEPLOYMENT, "--timeout=300s"),
     )
 
 
@@ -54,7 +46,7 @@ async def rotate_certificate(stage: Stage, _: Fault) -> Target:
     async def age() -> None:
         secret = await stage.driver.api.ask("GET", SECRET)
         trust = json.loads(base64.b64decode(secret["data"]["trust.json"]))
-        trust["serving"]["made_at"] = time.time() - SERVING_DAYS * DAY
+        trust["serving"]["made_at"] = time.time() - SERVING_SECONDS
         data = {"trust.json": base64.b64encode(json.dumps(trust).encode()).decode()}
         await stage.driver.api.ask("PATCH", SECRET, {"data": data})
         for pod in leader:

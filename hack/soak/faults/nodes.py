@@ -31,13 +31,8 @@ async def on_node(stage: Stage, fault: Fault) -> Target:
     leads = [pod["spec"].get("nodeName") for pod in await driver.operators()][:1] == [node]
     jobs = frozenset[str]() if leads and KINDS[fault.kind].loses else stage.jobs_on(node)
     what = f"{fault.kind} {node}{', where the leading operator is' if leads else ''}"
-    return Target(
-        what,
-        partial(do, node),
-        partial(undo, node),
-        jobs=jobs,
-        node="" if fault.kind == "cordon" else node,
-    )
+    reached = "" if fault.kind == "cordon" else node
+    return Target(what, partial(do, node), partial(undo, node), jobs=jobs, node=reached)
 
 
 async def remove_image(stage: Stage, fault: Fault) -> Target:

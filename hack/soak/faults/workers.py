@@ -20,7 +20,7 @@ async def kill_process(stage: Stage, fault: Fault) -> Target:
 
 async def kill_container(stage: Stage, fault: Fault) -> Target:
     pod = pick(fault.pick, stage.workers(), "worker")
-    return engine.kill_pod(stage.driver, pod, job_of(pod))
+    return engine.kill_pods(stage.driver, [pod], frozenset({job_of(pod)}))
 
 
 async def delete_pod(stage: Stage, fault: Fault) -> Target:
@@ -31,9 +31,8 @@ async def delete_pod(stage: Stage, fault: Fault) -> Target:
 
 async def scale(stage: Stage, fault: Fault) -> Target:
     jobs = stage.observer.jobs
-    name = pick(
-        fault.pick, [name for name in stage.running_jobs() if jobs[name].elastic], "elastic job"
-    )
+    elastic = [name for name in stage.running_jobs() if jobs[name].elastic]
+    name = pick(fault.pick, elastic, "elastic job")
     job = jobs[name]
     sizes = [size for size in range(job.minimum, job.maximum + 1) if size != job.wanted]
     return engine.scale(stage.driver, name, pick(fault.pick // 7, sizes, f"other size for {name}"))

@@ -164,10 +164,7 @@ def wordy_job(namespaces: Namespaces) -> dict[str, Any]:
     made["spec"] |= {"replicas": 1, "minReplicas": 1, "maxReplicas": 1}
     [container] = made["spec"]["template"]["spec"]["containers"]
     container["env"] += _environment("/checkpoints")
-    container["resources"] = {
-        "requests": {"cpu": "10m", "memory": "32Mi"},
-        "limits": {"cpu": WORDY_CPU, "memory": "1Gi"},
-    }
+    container["resources"] = _resources(WORDY_CPU, "1Gi")
     return made
 
 
@@ -193,16 +190,18 @@ def _script(program: str, cpu: str) -> dict[str, Any]:
     return {
         "command": ["python3", *f"/scripts/{program}".split()],
         "env": _environment("/tally"),
-        "resources": {
-            "requests": {"cpu": "10m", "memory": "32Mi"},
-            "limits": {"cpu": cpu, "memory": "128Mi"},
-        },
+        "resources": _resources(cpu, "128Mi"),
         "securityContext": SECURITY,
         "volumeMounts": [
             {"name": "scripts", "mountPath": "/scripts"},
             {"name": "tally", "mountPath": "/tally"},
         ],
     }
+
+
+def _resources(cpu: str, memory: str) -> dict[str, dict[str, str]]:
+    requests = {"cpu": "10m", "memory": "32Mi"}
+    return {"requests": requests, "limits": {"cpu": cpu, "memory": memory}}
 
 
 def _environment(folder: str) -> list[dict[str, Any]]:

@@ -53,10 +53,8 @@ def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
         fault = fault_file.read_text().strip()
     if fault == "refuse-requests":
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        start_response(
-            "503 Slow Down",
-            [("Content-Type", "application/xml"), ("Content-Length", str(len(SLOW_DOWN)))],
-        )
+        headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(SLOW_DOWN)))]
+        start_response("503 Slow Down", headers)
         return [SLOW_DOWN]
     if fault == "cut-connections" and random.random() < 0.5:
         cut(environ)
@@ -68,11 +66,8 @@ def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
 
     body = b"".join(app(environ, start))
     version = version_of(environ["PATH_INFO"].rpartition("/")[2])
-    if (
-        environ["REQUEST_METHOD"] == "PUT"
-        and version is not None
-        and statuses[-1].startswith("200")
-    ):
+    stored = environ["REQUEST_METHOD"] == "PUT" and statuses[-1].startswith("200")
+    if stored and version is not None:
         note("stored", time.time(), version)
     if fault:  # after the act, so that the client does not know of it
         cut(environ)

@@ -11,9 +11,10 @@ import torch.distributed as dist
 from events import event
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, required=True)
-parser.add_argument("--step-seconds", type=float, default=0.2)
-parser.add_argument("--folder", type=Path, required=True)
+add = parser.add_argument
+add("--steps", type=int, required=True)
+add("--step-seconds", type=float, default=0.2)
+add("--folder", type=Path, required=True)
 options = parser.parse_args()
 checkpoint = options.folder / "step"
 

@@ -70,8 +70,7 @@ class Cluster:
             self._job, self.pods = "", {}
         return {"items": list(self.pods.values())}
 
-    async def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        del stdin
+    async def kubectl(self, *arguments: str) -> str:
         self.commands.append(" ".join(arguments))
         return ""
 

@@ -140,7 +140,7 @@ def test_group_sample_and_end_that_should_not_be_are_found() -> None:
 
 
 def test_end_of_a_pod_or_operator_that_no_fault_explains_is_found() -> None:
-    ended = [PodSeen(at, "job", A, "n1", "deleted") for at in (100.0, 101.0)]
+    ended = [PodSeen(100.0, "job", A, "n1", "deleted")]
     rule = ["no healthy pod ends"]
     pods: Rows = [
         ((ended, [], {"job": {A}}, {}), rule),

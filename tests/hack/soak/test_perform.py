@@ -5,7 +5,7 @@ import pytest
 from elastic_pytorch_local.faults.driver import DriverError
 from measure import engine
 from measure.engine import NotUndone, Target, made
-from soak.perform import Hit, NoTarget, perform, pick
+from soak.perform import Hit, perform, pick
 from soak.plan import Act, Fault, Kind, draw, from_json
 
 KINDS = [
@@ -84,5 +84,5 @@ async def test_fault_that_cannot_be_undone_is_told(monkeypatch: pytest.MonkeyPat
             lambda _: None,
         ):
             pass
-    with pytest.raises(NoTarget, match="there is no node"):
+    with pytest.raises(DriverError, match="there is no node"):
         pick(3, [], "node")

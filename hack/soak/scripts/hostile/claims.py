@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from itertools import count
 
-from flood import RETRY_SECONDS, beat, chunk, send
+from flood import RETRY_SECONDS, TROUBLE, beat, chunk, send
 from tally import Tally
 
 LINE_BYTES = 64 * 1024 - 1  # the longest that the operator takes, with its end
@@ -38,13 +38,8 @@ def failure(turn: int) -> bytes:
         name: f"{name} {turn} " * (WORDS // 10)
         for name in ("exception", "message", "traceback", "signal")
     }
-    return padded(
-        beat(
-            state="failed",
-            round=turn,
-            failure={"exitCode": 1, "rank": 10**6, **words},
-        )
-    )
+    failed = beat(state="failed", round=turn, failure={"exitCode": 1, "rank": 10**6, **words})
+    return padded(failed)
 
 
 def padded(line: bytes) -> bytes:
@@ -56,7 +51,7 @@ def padded(line: bytes) -> bytes:
 async def keep_claiming(tally: Tally) -> None:
     for turn in count(1):
         line = (claim, failure)[turn % 2](turn)
-        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
+        with suppress(*TROUBLE):
             await send(chunk(beat())[0], *chunk(line), tally)
         await asyncio.sleep(RETRY_SECONDS)
 
@@ -66,7 +61,7 @@ async def keep_beginning(tally: Tally, pause_seconds: float) -> None:
     first = chunk(beat())[0] + b"%x\r\n%s\r\n" % (len(half), half)
     more = b"64\r\n%s\r\n" % (b"w" * 100)
     while True:
-        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
+        with suppress(*TROUBLE):
             await send(first, more, 1, tally, pause_seconds)
         await asyncio.sleep(RETRY_SECONDS)
 

@@ -15,6 +15,7 @@ STREAMS = 4  # that the operator lets a pod have
 CHUNK_BYTES = 60_000
 RETRY_SECONDS = 1.0
 SEND_SECONDS = 60.0
+TROUBLE = (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError)
 
 
 def token() -> str:
@@ -87,7 +88,7 @@ async def send(
 async def keep_sending(stream: int, tally: Tally) -> None:
     for turn in count():
         first = chunk(beat())[0] if stream < STREAMS - 1 else chunk(lines(stream, turn))[0]
-        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
+        with suppress(*TROUBLE):
             await send(first, *chunk(lines(stream, turn)), tally)
         await asyncio.sleep(RETRY_SECONDS)
 
