@@ -1,6 +1,6 @@
 """The trials as a table, and their complaints. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from measure import markdown
@@ -8,36 +8,23 @@ from measure import markdown
 from bench.scenarios import AGAIN, SCENARIOS
 from bench.trials import Trial, cells, values
 
-HEAD = (
-    "fault",
-    "trains again",
-    "longest pause",
-    "at size",
-    "another pod made",
-    "steps repeated",
-    "trials",
-)
+HEAD = ("fault", "trains again", "longest pause", "at size", "steps repeated", "trials")
+FIGURES = (AGAIN, "pause", "whole")
 
 
 def table(trials: Sequence[Trial]) -> str:
-    tried = {name: of_scenario(trials, name) for name in SCENARIOS}
-    figures = (AGAIN, "pause", "whole", "replaced")
-    rows = [[name, *cells(found, figures)] for name, found in tried.items() if found]
-    return markdown.table(HEAD, rows)
-
-
-def of_scenario(trials: Iterable[Trial], scenario: str) -> list[Trial]:
-    return [trial for trial in trials if trial.kind == scenario]
+    tried = _by_scenario(trials).items()
+    return markdown.table(HEAD, [[name, *cells(found, FIGURES)] for name, found in tried if found])
 
 
 def complaints(trials: Sequence[Trial]) -> list[str]:
     said = []
-    for name, scenario in SCENARIOS.items():
-        found = of_scenario(trials, name)
+    for name, found in _by_scenario(trials).items():
+        scenario = SCENARIOS[name]
         said += [f"{name}: {trial.error}" for trial in found if trial.error]
         for words, figure, target in (
             ("the median is", scenario.target, scenario.seconds),
-            ("replaced after", "replaced", scenario.replaced_seconds),
+            ("back at size after", "whole", scenario.whole_seconds),
         ):
             typical = median(values(found, figure) or [0.0])
             if typical > target:
@@ -47,3 +34,7 @@ def complaints(trials: Sequence[Trial]) -> list[str]:
                 counted = f"in {len(wrong)} of {len(found)} trials"
                 said.append(f"{name}: {figure} {', '.join(wrong)} instead of {expected} {counted}")
     return said
+
+
+def _by_scenario(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+    return {name: [trial for trial in trials if trial.kind == name] for name in SCENARIOS}

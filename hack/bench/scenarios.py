@@ -20,11 +20,8 @@ ToNode = Callable[[ClusterDriver, str], Awaitable[None]]
 async def kill_process(stage: BenchStage, turn: int) -> Target:
     members = stage.members()
     pod = members[turn % len(members)]
-    [pid] = await stage.watcher.until(
-        lambda: stage.watcher.log.pids.get(pod),
-        seconds=LOG_SECONDS,
-        what=f"the log of {pod} to tell its process",
-    )
+    log, what = stage.watcher.log, f"the log of {pod} to tell its process"
+    [pid] = await stage.watcher.until(lambda: log.pids.get(pod), seconds=LOG_SECONDS, what=what)
     return engine.kill_process(stage.driver, stage.watcher.pods[pod], pid, stage.watcher.name)
 
 
@@ -60,13 +57,8 @@ def of_node(text: str, make: ToNode, undo: ToNode, *, leader: bool | None = Fals
     async def choose(stage: BenchStage, _: int) -> Target:
         pod = await stage.lone_victim(leader=leader)
         node, driver = stage.node_of(pod), stage.driver
-        return Target(
-            text,
-            partial(make, driver, node),
-            partial(undo, driver, node),
-            pods=frozenset({pod}),
-            node=node,
-        )
+        do, undo_it = partial(make, driver, node), partial(undo, driver, node)
+        return Target(text, do, undo_it, pods=frozenset({pod}), node=node)
 
     return choose
 
@@ -87,9 +79,9 @@ ROWS = (
     Scenario("drain", drain, "pause", 0.8, rounds=2),
     Scenario("scale-up", partial(resize, 4), "pause", 0.8, rounds=1, after=4),
     Scenario("scale-down", partial(resize, 3), "pause", 0.8, rounds=1, replicas=4, after=3),
-    Scenario("lose-node", lose_node, AGAIN, 3.0, rounds=2, replaced_seconds=6.0),
-    Scenario("lose-node-leader", lose_leader, AGAIN, 6.0, rounds=2, replaced_seconds=6.0),
-    Scenario("cut-node", cut_node, AGAIN, 5.0, rounds=2, replaced_seconds=6.0),
+    Scenario("lose-node", lose_node, AGAIN, 3.0, rounds=2, whole_seconds=9.0),
+    Scenario("lose-node-leader", lose_leader, AGAIN, 6.0, rounds=2, whole_seconds=9.0),
+    Scenario("cut-node", cut_node, AGAIN, 5.0, rounds=2, whole_seconds=9.0),
     Scenario("operator-restart", restart_operator, "pause", 0.3, rounds=0),
 )
 SCENARIOS = {row.name: row for row in ROWS}

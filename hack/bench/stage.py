@@ -47,7 +47,7 @@ class Scenario:
     rounds: int  # that it should take
     replicas: int = 3  # before
     after: int = 0  # 0: as before
-    replaced_seconds: float = inf  # the target for making another pod
+    whole_seconds: float = inf  # the target until it has its size again
 
 
 class BenchStage(Stage[Scenario]):
@@ -78,20 +78,17 @@ class BenchStage(Stage[Scenario]):
     def view(self) -> JobView:
         return self.watcher.job
 
-    async def side_effects(self, target: Target | None, at: float) -> tuple[int, float | None]:
+    def restarts(self, target: Target | None) -> int:
         now = restarts_of(self.watcher.pods.values())
         if target is None:
             self._before = {pod: now.get(pod, 0) for pod in self.members()}
-            return 0, None
+            return 0
         spared = {*target.pods, *self._moved}
-        restarts = sum(
+        return sum(
             now.get(pod, count + 1) - count
             for pod, count in self._before.items()
             if pod not in spared
         )
-        pods = self.watcher.pods
-        made = [came - at for pod, came in self.watcher.came.items() if pod in pods and came > at]
-        return restarts, round(min(made), 3) if made else None
 
     async def whole(self, world: int) -> None:
         watcher, since = self.watcher, time.time()
@@ -137,11 +134,8 @@ class BenchStage(Stage[Scenario]):
             else:
                 break
             await self.whole(len(ranked))
-        if leader:
-            raise RuntimeError("no operator leads on a node with one worker other than rank 0")
-        raise RuntimeError(
-            "no worker other than rank 0 is alone on a node (that the operator is not on)"
-        )
+        where = f"(the leading operator there: {leader})"
+        raise RuntimeError(f"no worker other than rank 0 is alone on a node {where}")
 
     async def end_leader(self, *, force: bool) -> float:
         """Deletes the leading operator's pod, waits for another leader; returns when it did."""

@@ -51,9 +51,9 @@ class Stage(Protocol[K_contra]):
         """The job by its status; None: unknown."""
         return None
 
-    async def side_effects(self, target: Target | None, at: float) -> tuple[int, float | None]:
-        """Others' restarts and the seconds to another pod since the call without a target."""
-        return 0, None
+    def restarts(self, target: Target | None) -> int:
+        """Others' restarts since the call without a target."""
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,6 @@ class Trial:
     what: str = ""
     cost: Outcome | None = None  # None: the trial failed
     restarts: int = 0  # and disappearances of pods that the fault did not concern
-    replaced: float | None = None  # seconds from the fault to another pod; None: there was none
     error: str = ""
 
 
@@ -96,15 +95,15 @@ async def _trial(
         target = await stage.choose(kind, turn)
         trial = replace(trial, what=target.what)
         before = stage.view()
-        await stage.side_effects(None, 0.0)
+        stage.restarts(None)
         async with made(target, say) as at:
             await stage.recovered(kind, at)
             await asyncio.sleep(LOG_SECONDS)
-            restarts, replaced = await stage.side_effects(target, at)
+            restarts = stage.restarts(target)
             cost = outcome(stage.steps(at), at, stage.wanted(kind), before, stage.view())
         if cost is None:
             raise Waited("no step was told of after the fault")
-        return replace(trial, cost=cost, restarts=restarts, replaced=replaced)
+        return replace(trial, cost=cost, restarts=restarts)
     except TROUBLE as trouble:
         return replace(trial, error=f"{type(trouble).__name__}: {trouble}")
 
@@ -118,7 +117,6 @@ def describe(trial: Trial) -> str:
         "pause": cost.pause,
         "stands still": cost.stopped,
         "at size": cost.whole,
-        "pod made": trial.replaced,
     }
     counts = {
         "steps repeated": cost.repeated,

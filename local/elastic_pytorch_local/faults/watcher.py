@@ -1,7 +1,6 @@
 """One job as it is now, and the logs of its workers."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -55,7 +54,6 @@ class Watcher:
         self.job = view_job({})  # while there is none
         self.deleted = False
         self.pods: dict[str, Object] = {}  # by name
-        self.came: dict[str, float] = {}  # when each pod was first seen, seconds since the epoch
         self.log = StepLog()
         self.broken: Exception | None = None  # why nothing is seen any more
 
@@ -105,7 +103,6 @@ class Watcher:
                         self.pods.pop(name, None)
                     else:
                         self.pods[name] = pod
-                        self.came.setdefault(name, time.time())
                     if uid not in followed and _runs(pod):
                         followed.add(uid)
                         log = group.create_task(self._follow(name, uid))

@@ -93,7 +93,7 @@ async def test_trials_are_made_kept_and_told(monkeypatch: pytest.MonkeyPatch) ->
     assert [
         (trial.what, trial.cost.rounds, trial.cost.repeated) for trial in kept[:1] if trial.cost
     ] == [("kubectl delete pod b --grace-period=0 --force", 1, 1)]
-    why = "no worker other than rank 0 is alone on a node (that the operator is not on)"
+    why = "no worker other than rank 0 is alone on a node (the leading operator there: False)"
     assert told[-1] == f"  lose-node 1: FAILED: RuntimeError: {why}"
 
 
@@ -105,9 +105,9 @@ def test_trials_are_in_an_order_in_which_one_undoes_the_other() -> None:
 
 
 def a_trial(kind: str = "lose-pod", error: str = "", **figures: Any) -> Trial:
-    of_trial = {name: figures.pop(name) for name in ("restarts", "replaced") if name in figures}
+    restarts = figures.pop("restarts", 0)
     cost = None if error else replace(COST, **figures)
-    return Trial(kind, kind, "a fault", cost, error=error, **of_trial)
+    return Trial(kind, kind, "a fault", cost, restarts, error)
 
 
 def test_what_is_not_as_promised_is_said_and_shown() -> None:
@@ -118,7 +118,7 @@ def test_what_is_not_as_promised_is_said_and_shown() -> None:
         "lose-pod: restarts 1 instead of 0 in 1 of 1 trials": a_trial(restarts=1),
         "lose-pod: failures 1 instead of 0 in 1 of 1 trials": a_trial(failures=1),
         "lose-pod: waited in vain": a_trial(error="waited in vain"),
-        "lose-node: replaced after 7.00 s, the target is 6.0 s": a_trial("lose-node", replaced=7.0),
+        "cut-node: back at size after 9.50 s, the target is 9.0 s": a_trial("cut-node", whole=9.5),
     }
     assert {complaint: report.complaints([made]) for complaint, made in said.items()} == {
         it: [it] * bool(it) for it in said
@@ -128,4 +128,4 @@ def test_what_is_not_as_promised_is_said_and_shown() -> None:
     ]
     shown = report.table(made).splitlines()[2:]
     assert [row.split(" | ")[0].strip("| ") for row in shown] == list(SCENARIOS)
-    assert "| lose-pod | 0.50 (0.60) | 0.45 (0.45) | 3.00 (3.00) | - | 7 (7) | 3 of 4 |" in shown
+    assert "| lose-pod | 0.50 (0.60) | 0.45 (0.45) | 3.00 (3.00) | 7 (7) | 3 of 4 |" in shown
