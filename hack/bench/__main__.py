@@ -15,8 +15,8 @@ from measure.program import add_trials, complain, new_parser, run, say, session
 
 from bench import trials
 from bench.report import complaints, table
-from bench.scenarios import SCENARIOS, Scenario
-from bench.stage import BenchStage, read_job
+from bench.scenarios import SCENARIOS
+from bench.stage import BenchStage, Scenario, read_job
 from bench.trials import Trial
 
 EXAMPLE = ROOT / "examples" / "all-reduce"

@@ -123,11 +123,11 @@ LOSSES = [name for name, kind in KINDS.items() if not kind.grows]
 def victim(kind: Kind, job: Job, pods: Sequence[Mapping[str, Any]], rank_0: str) -> str:
     """The name of the pod to lose; `rank_0` was rank 0 in the last step."""
     alive = [pod["metadata"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-
-    def is_first(pod: Mapping[str, Any]) -> bool:
-        return pod["labels"].get(INDEX_LABEL) == "0" if job.kubeflow else pod["name"] == rank_0
-
-    first = [str(each["name"]) for each in alive if is_first(each)]
+    first = [
+        str(each["name"])
+        for each in alive
+        if (each["labels"].get(INDEX_LABEL) == "0" if job.kubeflow else each["name"] == rank_0)
+    ]
     others = sorted(each["name"] for each in alive if each["name"] not in (rank_0, *first))
     found = first if kind.first else others
     if not found:

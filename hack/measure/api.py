@@ -37,7 +37,7 @@ class Api:
     @asynccontextmanager
     async def connect(cls, kubeconfig: Path, token: str = "") -> AsyncIterator["Api"]:
         """Connects as the kubeconfig's user, or by a token alone."""
-        found = yaml.safe_load(kubeconfig.read_text())
+        found = yaml.safe_load(await asyncio.to_thread(kubeconfig.read_text))
         for user in found["users"] if token else ():
             user["user"] = {"token": token}
         contexts = {each["name"]: each["context"] for each in found["contexts"]}

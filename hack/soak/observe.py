@@ -205,6 +205,6 @@ def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[PodS
 def read_usage(at: float, node: str, lines: str) -> list[Usage]:
     row = r"^(\d+@\d+) (agent|operator) (\d+) (\d+) (\d+) (\d+)$"
     return [
-        Usage(at, f"{node}/{process}", role, *map(int, counts), int(kibibytes) / 1024)
-        for process, role, *counts, kibibytes in re.findall(row, lines, re.MULTILINE)
+        Usage(at, f"{node}/{process}", role, int(files), int(memory), int(threads), int(kib) / 1024)
+        for process, role, files, memory, threads, kib in re.findall(row, lines, re.MULTILINE)
     ]

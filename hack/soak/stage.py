@@ -33,8 +33,7 @@ class Stage:
 
     def workers(self) -> list[dict[str, Any]]:
         told = {line["worker"] for lines in self.observer.lines.values() for line in lines}
-        jobs = self.running_jobs()
-        found = (pod for job in jobs for pod in self.running_pods(job))
+        found = (pod for job in self.running_jobs() for pod in self.running_pods(job))
         return sorted(
             (pod for pod in found if pod["metadata"]["name"] in told),
             key=lambda pod: (job_of(pod), int(pod["metadata"]["labels"][names.LABEL_WORKER_INDEX])),

@@ -24,11 +24,8 @@ def check_set_up_failures(
     """A group may grow at any time, as other workers become ready."""
     for before, after in pairwise(groups_of(steps)):
         near = [f for f in failures if before.last_at - MOMENT_SECONDS <= f.at <= after.first_at]
-        if (
-            near
-            and not before.members < after.members
-            and not hits_near(expected, before, after, hits)
-        ):
+        grows = before.members < after.members
+        if near and not grows and not hits_near(expected, before, after, hits):
             text = f"group {after.number} followed as {near[-1].pod} failed ({near[-1].how})"
             yield Violation("a failed set-up changes no group", expected.name, after.first_at, text)
     for earlier, later in pairwise(statuses):

@@ -11,9 +11,8 @@ from soak.stage import Stage, job_of
 async def kill_process(stage: Stage, fault: Fault) -> Target:
     pod = pick(fault.pick, stage.workers(), "worker")
     name, job = pod["metadata"]["name"], job_of(pod)
-    pids = sorted(
-        {line["pid"] for line in stage.observer.lines[job][-200:] if line["worker"] == name}
-    )
+    lines = stage.observer.lines[job][-200:]
+    pids = sorted({line["pid"] for line in lines if line["worker"] == name})
     pid = pick(fault.pick, pids, f"process of {name} that has told of anything lately")
     return engine.kill_process(stage.driver, pod, pid, job)
 
