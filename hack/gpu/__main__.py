@@ -15,20 +15,25 @@ import platform
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
-from gpu.budget import allot, run_within
-from gpu.measurements import FIT, MEASUREMENTS, make
-from gpu.table import Row, failed, from_lines, lay_out, to_line
+from gpu.measurements import FIT, MEASUREMENTS
+from gpu.table import Row, failed, lay_out
 from gpu.trainings import SET_UP_SECONDS, Options
 
-ROOT = Path(__file__).resolve().parents[2]
+COMMIT = Path(__file__).resolve().parents[1] / "COMMIT"  # of the pack
 RUN_SECONDS = 450.0
+LEAST_SECONDS = 15.0  # with less time left, a measurement does not begin
+END_SECONDS = 5.0  # for a measurement to end its processes after its time
+CHANGES = "growth and losses"
 SMALL, LARGE, TINY = "120M", "1B", "tiny"
 
 
-def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -39,46 +44,48 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         default=",".join(FIT),
         help=f"of {', '.join(MEASUREMENTS)} (default: %(default)s)",
     )
-    parser.add_argument(
-        "--measure",
-        choices=MEASUREMENTS,
-        help="make only this one, in this process, and print its rows as JSON",
-    )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     options.only = options.only.split(",")
     if unknown := [name for name in options.only if name not in MEASUREMENTS]:
         parser.error(f"no such measurement: {', '.join(unknown)}")
     return options
 
 
-def parameters_of(name: str, device: str) -> str:
-    return TINY if device == "cpu" else LARGE if MEASUREMENTS[name].large else SMALL
+def allot(wanted: float, left: float) -> float:
+    """The seconds of a measurement that wants some, of those left to the run; 0: too few."""
+    may = min(wanted, left - END_SECONDS)
+    return may if may >= LEAST_SECONDS else 0.0
 
 
-def measured(name: str, options: argparse.Namespace, left: float) -> list[Row]:
-    """The rows of a measurement in its own process; one more if it fails."""
+def measured(name: str, device: str, left: float) -> Iterator[Row]:
+    """Yields the rows of a measurement at once, and one more if it fails."""
     measurement = MEASUREMENTS[name]
-    named = (measurement.title, parameters_of(name, options.device), measurement.how)
+    parameters = TINY if device == "cpu" else LARGE if measurement.large else SMALL
     seconds = allot(measurement.seconds, left)
     if not seconds:
-        return [failed(*named, "no time was left for it")]
-    command = [sys.executable, "-m", "gpu", "--measure", name, "--device", options.device]
-    out, err, status = run_within(command, seconds, dict(os.environ))
-    rows = from_lines(out)
-    if status in (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM):
-        rows.append(failed(*named, f"it took longer than {seconds:.0f} s"))
-    elif status:
-        rows.append(failed(*named, err.strip().rpartition("\n")[2]))
-    return rows
+        yield failed(CHANGES, parameters, measurement.how, "no time was left for it")
+        return
+
+    def give_up(*_: object) -> NoReturn:
+        raise TimeoutError(f"it took longer than {seconds:.0f} s")
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            yield from measurement.rows(Options(parameters, device), Path(folder))
+    except Exception as error:
+        yield failed(CHANGES, parameters, measurement.how, f"{type(error).__name__}: {error}")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def machine(device: str) -> str:
-    import torch  # noqa: PLC0415 - takes a second, which measurements need not wait for
+    import torch  # noqa: PLC0415 - takes a second, and a pack is tested without it
 
     words = [time.strftime("%d %B %Y, %H:%M UTC", time.gmtime())]
-    commit = ROOT / "COMMIT"
-    if commit.exists():
-        words.append(f"commit {commit.read_text().strip()}")
+    if COMMIT.exists():
+        words.append(f"commit {COMMIT.read_text().strip()}")
     if device == "cuda":
         query = "--query-gpu=name,driver_version,memory.total"
         command = ["nvidia-smi", query, "--format=csv,noheader"]
@@ -98,7 +105,7 @@ def main(options: argparse.Namespace) -> int:
     rows: list[Row] = []
     for name in options.only:
         print(f"[{RUN_SECONDS - deadline + time.monotonic():4.0f} s] {name}", flush=True)
-        rows += measured(name, options, deadline - time.monotonic())
+        rows += measured(name, options.device, deadline - time.monotonic())
     backend = "NCCL, all ranks on one card" if options.device == "cuda" else "gloo, on CPUs"
     set_up = f"besides what it really does, a set-up sleeps for {SET_UP_SECONDS:g} s"
     print(f"\n{machine(options.device)}\nbfloat16; {backend}; {set_up}\n")
@@ -107,10 +114,4 @@ def main(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    chosen = parse_options()
-    if not chosen.measure:
-        sys.exit(main(chosen))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    told = Options(parameters_of(chosen.measure, chosen.device), chosen.device)
-    for made in make(chosen.measure, told):
-        print(to_line(made), flush=True)
+    sys.exit(main(parse_options()))

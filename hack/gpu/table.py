@@ -1,14 +1,12 @@
 """A run's table: a row for each figure, or for each measurement that failed. Pure."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from typing import NamedTuple
 
 MAX_ERROR_CHARACTERS = 160
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     what: str
     parameters: str
     how: str
@@ -31,29 +29,13 @@ HEADINGS = (
 )
 
 
-def to_line(row: Row) -> str:
-    return json.dumps(asdict(row))
-
-
-def from_lines(text: str) -> list[Row]:
-    """The rows among the whole lines of an output; other lines are left out."""
-    found = []
-    for line in text.splitlines():
-        try:
-            found.append(Row(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
-    return found
-
-
 def failed(what: str, parameters: str, how: str, why: str) -> Row:
     words = " ".join(why.split())
     return Row(what, parameters, how, remark=f"FAILED: {words[-MAX_ERROR_CHARACTERS:]}")
 
 
 def lay_out(rows: Sequence[Row]) -> str:
-    cells = [[str(getattr(row, f.name)).replace("|", "/") for f in fields(Row)] for row in rows]
-    return align(HEADINGS, cells)
+    return align(HEADINGS, [[cell.replace("|", "/") for cell in row] for row in rows])
 
 
 def align(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

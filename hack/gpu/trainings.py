@@ -1,11 +1,8 @@
 """Trainings whose group is changed from here: of real agents with scripted rounds, or stock."""
 
-import os
-import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu.pauses import Pause, pause_of, steps_after
+from tests.waiting import until
 from tests.worker_image.agents import Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
@@ -59,13 +57,11 @@ def steps_of(job: Job, worker: str) -> list[dict[str, Any]]:
 
 
 def wait_for_steps(job: Job, worker: str, world: int, before: str = "") -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while len(steps_after(steps_of(job, worker), before, world)) < STEPS:
-        if time.monotonic() > deadline:
-            raise TimeoutError(
-                f"{worker} took no {STEPS} steps in a group of {world} within {LIMIT_SECONDS:.0f} s"
-            )
-        time.sleep(0.05)
+    until(
+        lambda: len(steps_after(steps_of(job, worker), before, world)) >= STEPS,
+        f"{STEPS} steps of {worker} in a group of {world}",
+        LIMIT_SECONDS,
+    )
 
 
 def measure(job: Job, worker: str, before: str, world: int) -> Pause:
@@ -77,10 +73,6 @@ def measure(job: Job, worker: str, before: str, world: int) -> Pause:
 
 def group_of(job: Job, worker: str) -> str:
     return str(steps_of(job, worker)[-1]["group"])
-
-
-def kill_process(job: Job, worker: str) -> None:
-    os.kill(steps_of(job, worker)[-1]["pid"], signal.SIGKILL)
 
 
 class Rounds(Job):
@@ -105,7 +97,7 @@ class Rounds(Job):
         wait_for_steps(self, "w1", len(workers))
 
     def lose_process(self, worker: str) -> None:
-        kill_process(self, worker)
+        self.events.kill(worker)
         self.operator.wait_for("failed", worker, seconds=LIMIT_SECONDS)
 
     def change(self, *workers: str, orderly: bool = True) -> Pause:
