@@ -7,6 +7,7 @@ import time
 from itertools import count
 from pathlib import Path
 
+import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -43,61 +44,43 @@ tokens = torch.randint(size.vocabulary, (size.batch, size.length), device=option
 model(tokens).backward()  # loads the kernels
 model.zero_grad()
 calls = count(1)
+state = None if options.mode == STOCK else elastic.State(None, model=model, optimizer=optimizer)
 
 
-def wait_for_device() -> None:
-    if options.device == "cuda":
-        torch.cuda.synchronize()
+def restore() -> int:
+    """The steps that are done."""
+    if state is not None:
+        return state.restore()
+    if not options.checkpoint.exists():
+        return 0
+    found = torch.load(options.checkpoint, map_location=options.device)
+    model.load_state_dict(found["model"])
+    optimizer.load_state_dict(found["optimizer"])
+    return int(found["step"])
 
 
-def form_group() -> None:
-    dist.init_process_group("nccl" if options.device == "cuda" else "gloo")
-
-
-def wrap() -> tuple[DistributedDataParallel, str]:
-    return DistributedDataParallel(model), f"{os.getpid()}-{next(calls)}"
-
-
-def train_with_library() -> None:
-    form_group()
-    state.restore()
-    ddp, group = wrap()
-    while True:
-        wait_for_device()
-        tell(what="step", step=state.step + 1, group=group, world=dist.get_world_size())
-        ddp(tokens).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+def keep(step: int) -> None:
+    if state is not None:
         state.commit()
+    elif step % CHECKPOINT_STEPS == 0 and dist.get_rank() == 0:
+        new = options.checkpoint.with_suffix(f".{os.getpid()}")
+        trained = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        torch.save({"step": step, **trained}, new)
+        new.replace(options.checkpoint)
 
 
-def train_with_checkpoints() -> None:
-    form_group()
-    done = 0
-    if options.checkpoint.exists():
-        found = torch.load(options.checkpoint, map_location=options.device)
-        done = found["step"]
-        model.load_state_dict(found["model"])
-        optimizer.load_state_dict(found["optimizer"])
-        del found
-    ddp, group = wrap()
+def train() -> None:
+    dist.init_process_group("nccl" if options.device == "cuda" else "gloo")
+    done = restore()
+    ddp, group = DistributedDataParallel(model), f"{os.getpid()}-{next(calls)}"
     for step in count(done + 1):
-        wait_for_device()
+        if options.device == "cuda":
+            torch.cuda.synchronize()
         tell(what="step", step=step, group=group, world=dist.get_world_size())
         ddp(tokens).backward()
         optimizer.step()
         optimizer.zero_grad()
-        if step % CHECKPOINT_STEPS == 0 and dist.get_rank() == 0:
-            new = options.checkpoint.with_suffix(f".{os.getpid()}")
-            trained = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            torch.save({"step": step, **trained}, new)
-            new.replace(options.checkpoint)
+        keep(step)
 
 
-if options.mode == STOCK:
-    train_with_checkpoints()
-else:
-    import elastic_pytorch as elastic
-
-    state = elastic.State(None, model=model, optimizer=optimizer)
-    (elastic.in_process(train_with_library) if options.mode == IN_PROCESS else train_with_library)()
+(elastic.in_process(train) if options.mode == IN_PROCESS else train)()
