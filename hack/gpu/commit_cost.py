@@ -4,7 +4,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 import elastic_pytorch as elastic
 import torch
@@ -21,25 +20,13 @@ STEP_SECONDS = 0.1
 STEPS = 40
 # Larger states have a longer interval than the steps that are taken.
 MOST_MEGABYTES = 1000
+HEAD = ("state", "overlap", "a commit, as measured", "a step takes longer by", "every", "loss")
 
 
-class Commits(NamedTuple):
-    """The costs of commits, in seconds except for the last three."""
-
-    first: float  # of the CPU, which allocates and pins memory
-    library: float  # the median of a commit, as the library measures it
-    loss: float  # by which a commit makes a step longer
-    step: float  # without a commit
-    interval: int  # in steps, as the library chooses it
-    share: float  # of the time, with that interval; not a number: not tried
-    memory: float  # of committed states, as a multiple of the state
-
-
-def measure(size: int, *, overlap: bool) -> Commits:
-    """Commits a model of some bytes with AdamW, in steps of 0.1 s that never wait for the GPU."""
-    model = nn.ParameterList(
-        torch.randn(size // (4 * TENSORS), device="cuda") for _ in range(TENSORS // 3)
-    )
+def measure(megabytes: int, *, overlap: bool) -> tuple[str, ...]:
+    """A row: commits a model with AdamW, in steps of 0.1 s that never wait for the GPU."""
+    size = megabytes * 10**6 // (4 * TENSORS)
+    model = nn.ParameterList(torch.randn(size, device="cuda") for _ in range(TENSORS // 3))
     optimizer = torch.optim.AdamW(model.parameters())
     for parameter in model:
         parameter.grad = torch.randn_like(parameter)
@@ -61,74 +48,48 @@ def measure(size: int, *, overlap: bool) -> Commits:
     timed(5, step)
     cycles = round(cycles * STEP_SECONDS / timed(5, step))
 
-    def committing(state: elastic.State) -> Callable[[], None]:
+    def restored(every: int | None = None) -> tuple[elastic.State, Callable[[], None]]:
+        """A state, and a step with its commit."""
+        options = elastic.State.Options(every=every, overlap=overlap)
+        state = elastic.State(None, options, model=model, optimizer=optimizer)
+        state.restore()
+
         def do() -> None:
             step()
             state.commit()
 
-        return do
+        return state, do
 
     alone = timed(20, step)
-    each = elastic.State(
-        None, elastic.State.Options(every=1, overlap=overlap), model=model, optimizer=optimizer
-    )
-    begun = time.perf_counter()
-    each.restore()
-    first = time.perf_counter() - begun
-    timed(4, committing(each))
-    loss = timed(10, committing(each)) - alone
-    cost = statistics.median(each._interval._commits)
-    assert each._commits.snapshot is not None
-    memory = os.fstat(each._commits.snapshot.fd).st_blocks * 512 / size
-    assert all(
-        mapping.tensors[0].is_pinned()
-        for mapping in each._commits.snapshot._mappings
-        if mapping is not None
-    )
-    each.close()
-    interval, share = next_interval(1, cost, alone), float("nan")
-    if size <= MOST_MEGABYTES * 10**6:
-        chosen = elastic.State(
-            None, elastic.State.Options(overlap=overlap), model=model, optimizer=optimizer
-        )
-        chosen.restore()
-        timed(20, committing(chosen))
-        share = timed(STEPS, committing(chosen)) / timed(20, step) - 1
-        interval = chosen._interval.steps
-        chosen.close()
-    return Commits(first, cost, loss, alone, interval, share, memory)
+    state, committing = restored(every=1)
+    timed(4, committing)
+    longer = timed(10, committing) - alone
+    cost = statistics.median(state._interval._commits)
+    state.close()
+    interval, loss = next_interval(1, cost, alone), float("nan")  # not tried
+    if megabytes <= MOST_MEGABYTES:
+        state, committing = restored()
+        timed(20, committing)
+        loss = timed(STEPS, committing) / timed(20, step) - 1
+        interval = state._interval.steps
+        state.close()
+    costs = (f"{1e3 * cost:.1f} ms", f"{1e3 * longer:.1f} ms", f"{interval} steps", f"{loss:.2%}")
+    return (f"{megabytes} MB", "yes" if overlap else "no", *costs)
 
 
 def main() -> None:
     server = PodServer()
     os.environ[LOCAL_SOCKET] = server.prepare()
     server.start()
-    head = (
-        "state",
-        "overlap",
-        "first",
-        "a commit, as measured",
-        "a step takes longer by",
-        "step",
-        "every",
-        "loss",
-        "memory / state",
-    )
     rows = []
     for megabytes in MEGABYTES:
         for overlap in (False, True):
-            found = measure(megabytes * 10**6, overlap=overlap)
-            times = (
-                f"{1e3 * seconds:.1f} ms"
-                for seconds in (found.first, found.library, found.loss, found.step)
-            )
-            shares = (f"{found.interval} steps", f"{found.share:.2%}", f"{found.memory:.2f}")
-            rows.append((f"{megabytes} MB", "yes" if overlap else "no", *times, *shares))
+            rows.append(measure(megabytes, overlap=overlap))
             torch.cuda.empty_cache()
     server.close()
     print(
         f"Commits from {torch.cuda.get_device_name()}, torch {torch.__version__}",
-        align(head, rows),
+        align(HEAD, rows),
         sep="\n",
     )
 
