@@ -31,7 +31,7 @@ CURVE = ((1, 10), (10, 10), (100, 10), (1000, 10), (1, 100), (1, 1000), (1, 2000
 TROUBLE = (RuntimeError, *engine.TROUBLE)
 
 
-def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = new_parser("scale", __doc__)
     parser.add_argument("--jobs", type=int, default=100, help="how many (default: %(default)s)")
     parser.add_argument(
@@ -51,7 +51,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         action="store_true",
         help="only copy what was measured to docs/evidence/scale, and write the tables of scale.md",
     )
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 async def measure(options: argparse.Namespace) -> int:

@@ -7,11 +7,12 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from elastic_pytorch.operator_link.retry import RefusedError, Retry
+from elastic_pytorch.operator_link.retry import Retry
 from elastic_pytorch.operator_link.rounds import Round, parse_round
 from elastic_pytorch.operator_link.stream import refusal_of
 
@@ -32,14 +33,14 @@ class Training:
     first: int = 1  # step of that round
     _joined: set[str] = field(default_factory=set)
     _began_at: float | None = None
-    _last: int = 0  # of the rounds before
     _reached: int | None = None  # in this round, after an interruption
 
     def join(self, worker: str, number: int, size: int, now: float) -> bool:
         """A worker starts in a round; returns whether the group trains after `START_SECONDS`."""
         if number > self.round:
             self._halt(now)
-            self.first = self._last + 1
+            if self._reached is not None:
+                self.first = self._reached + 1
             self.round, self._joined, self._reached = number, set(), None
         if number == self.round:
             self._joined.add(worker)
@@ -62,9 +63,7 @@ class Training:
 
     def _halt(self, now: float) -> None:
         if self._began_at is not None:
-            self._reached = self.step(now)
-            self._last = self.first - 1 if self._reached is None else self._reached
-            self._began_at = None
+            self._reached, self._began_at = self.step(now), None
 
 
 class Observer(Protocol):
@@ -134,7 +133,8 @@ class Agent:
                 ended = isinstance(error, ConnectionError) and not retry.failing
                 if ended and time.monotonic() > began + SHORT_SECONDS:
                     continue  # the operator has ended: another may lead
-                self.observer.heard(self, 0.0, _word_of(error))
+                word = str(getattr(error, "status", type(error).__name__))
+                self.observer.heard(self, 0.0, word)
                 await asyncio.sleep(retry.fail(error, self.link.patience))
 
     async def _converse(self, retry: Retry) -> None:
@@ -232,26 +232,16 @@ class Agent:
         }
 
 
-class Operators:
-    """The operator's servers by the environments of pods; each name is resolved once."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Server] = {}
-
-    def of(self, pod: Mapping[str, Any]) -> Server:
-        environment = {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
-        url = environment["ELASTIC_PYTORCH_OPERATOR_URL"]
-        authorities = environment.get("ELASTIC_PYTORCH_OPERATOR_AUTHORITIES", "")
-        if (url, authorities) not in self._known:
-            place = urlsplit(url)
-            host, port = place.hostname or "", place.port or 443
-            tls = ssl.create_default_context(cadata=authorities)
-            self._known[url, authorities] = Server(host, socket.gethostbyname(host), port, tls)
-        return self._known[url, authorities]
+@cache
+def _server(url: str, authorities: str) -> Server:
+    place = urlsplit(url)
+    host, port = place.hostname or "", place.port or 443
+    tls = ssl.create_default_context(cadata=authorities)
+    return Server(host, socket.gethostbyname(host), port, tls)
 
 
-def _word_of(error: Exception) -> str:
-    """A status, the fault of a certificate, or the kind of an error."""
-    if isinstance(error, RefusedError):
-        return str(error.status)
-    return getattr(error, "verify_message", "") or type(error).__name__
+def operator_of(pod: Mapping[str, Any]) -> Server:
+    """The operator's server by a pod's environment; its name is resolved once."""
+    environment = {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
+    url = environment["ELASTIC_PYTORCH_OPERATOR_URL"]
+    return _server(url, environment.get("ELASTIC_PYTORCH_OPERATOR_AUTHORITIES", ""))

@@ -48,7 +48,6 @@ async def run(stage: Stage, result: Result, folder: Path, say: Say) -> None:
                 )
         finally:
             await stage.save_logs(folder)
-            await stage.save_losses(folder)
             result.operator_ends = await stage.operator_ends() - ended_before
             result.falsely_lost = observed.count("deleted")
             for what in ("created", "bound", "running"):
@@ -81,7 +80,6 @@ async def run(stage: Stage, result: Result, folder: Path, say: Say) -> None:
             result.spreads["takeover_loss"] = spread(lost)
         await asyncio.sleep(SILENT_SECONDS)
         await stage.save_logs(folder)
-        await stage.save_losses(folder)
         if broken := observed.broken:
             raise RuntimeError(f"the load generator has lost {len(broken)} agents: {broken[0]}")
         result.falsely_lost = observed.count("deleted") - stage.deleted

@@ -14,7 +14,7 @@ import resource
 import signal
 import ssl
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -25,7 +25,7 @@ import aiohttp
 from elastic_pytorch.operator_link.retry import RefusedError
 from elastic_pytorch.operator_link.rounds import Round
 
-from scale.agent import Agent, Job, Operators, Training
+from scale.agent import Agent, Job, Training, operator_of
 from scale.connection import Connection
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -69,7 +69,6 @@ class Group:
     job: Job = field(default_factory=lambda: Job(Training()))
     round: int = 0
     size: int = 0
-    cause: str = ""
     pending: set[str] = field(default_factory=set)
     unheard: set[str] = field(default_factory=set)  # unanswered since `listen`
 
@@ -78,21 +77,18 @@ class Watched:
     """Prints the events of agents, each once per job."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, Group] = {}
+        self.groups: defaultdict[str, Group] = defaultdict(Group)
         self.counts: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()  # of heartbeats
         self.waits: list[float] = []  # for answers to heartbeats, since the last tick
 
-    def group(self, job: str) -> Group:
-        return self.groups.setdefault(job, Group())
-
     def told(self, agent: Agent, round_: Round) -> None:
-        group = self.group(agent.job_name)
+        group = self.groups[agent.job_name]
         if round_.number > group.round:
-            group.round, group.size, group.cause = round_.number, round_.size, round_.cause
+            group.round, group.size = round_.number, round_.size
             group.pending = set(group.job.agents)
         if round_.number == group.round:
-            self._settle(agent, group)
+            self._strike_off(agent, group.pending, event="told", size=group.size)
 
     def heard(self, agent: Agent, seconds: float, error: str) -> None:
         if error:
@@ -101,12 +97,12 @@ class Watched:
             return
         self.counts["heartbeats"] += 1
         self.waits.append(seconds)
-        self._hear(agent, self.group(agent.job_name))
+        self._strike_off(agent, self.groups[agent.job_name].unheard, event="heard")
 
     def gone(self, agent: Agent) -> None:
-        group = self.group(agent.job_name)
-        self._hear(agent, group)
-        self._settle(agent, group)
+        group = self.groups[agent.job_name]
+        self._strike_off(agent, group.unheard, event="heard")
+        self._strike_off(agent, group.pending, event="told", size=group.size)
 
     def listen(self) -> None:
         """Reports of each job from now on when all of its agents have been answered."""
@@ -115,25 +111,17 @@ class Watched:
             group.unheard = set(group.job.agents)
 
     @staticmethod
-    def _hear(agent: Agent, group: Group) -> None:
-        if agent.name in group.unheard:
-            group.unheard.discard(agent.name)
-            if not group.unheard:
-                say(event="heard", job=agent.job_name)
-
-    @staticmethod
-    def _settle(agent: Agent, group: Group) -> None:
-        if agent.name in group.pending:
-            group.pending.discard(agent.name)
-            if not group.pending:
-                newest = {"round": group.round, "size": group.size, "cause": group.cause[:80]}
-                say(event="told", job=agent.job_name, **newest)
+    def _strike_off(agent: Agent, waiting: set[str], **event: Any) -> None:
+        if agent.name in waiting:
+            waiting.discard(agent.name)
+            if not waiting:
+                say(job=agent.job_name, **event)
 
 
 class Generator:
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace
-        self._watched, self._operators = Watched(), Operators()
+        self._watched = Watched()
         # Names are never reused.
         self._seen: dict[str, set[str]] = {what: set() for what in ("created", "bound", "running")}
         self._present: set[str] = set()
@@ -179,8 +167,7 @@ class Generator:
             late, due = time.monotonic() - due, max(due, time.monotonic() - TICK_SECONDS)
             waits, self._watched.waits = sorted(self._watched.waits), []
             spread = {"median": waits[len(waits) // 2], "worst": waits[-1]} if waits else {}
-            agents = sum(len(group.job.agents) for group in self._watched.groups.values())
-            figures = {"late": round(late, 3), "agents": agents, "waits": spread}
+            figures = {"late": round(late, 3), "waits": spread}
             say(event="tick", **figures, errors=self._watched.errors, **self._watched.counts)
 
     def _observe(self, session: aiohttp.ClientSession, change: str, pod: dict[str, Any]) -> None:
@@ -212,8 +199,8 @@ class Generator:
         name, job = pod["metadata"]["name"], pod["metadata"]["labels"][JOB_LABEL]
         await asyncio.sleep(IMPORT_SECONDS)
         token = Token(self._api, session, self._asking, pod)
-        link = Connection(self._operators.of(pod), pod["status"]["podIP"])
-        group = self._watched.group(job)
+        link = Connection(operator_of(pod), pod["status"]["podIP"])
+        group = self._watched.groups[job]
         agent = Agent(name, job, group.job, link, token.find, self._watched)
         try:
             await agent.run()
@@ -238,17 +225,13 @@ class Token:
         spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", **bound}
         self._body = {"spec": spec}
         self._token, self._renew_at = "", 0.0
-        self._lock = asyncio.Lock()
 
     async def find(self) -> str:
         """Returns the token; raises OSError if the API server refuses."""
-        if time.monotonic() < self._renew_at:
-            return self._token
-        async with self._lock:
-            if time.monotonic() >= self._renew_at:
-                async with self._asking:
-                    self._token = await self._ask()
-                self._renew_at = time.monotonic() + RENEWED_SHARE * TOKEN_SECONDS
+        if time.monotonic() >= self._renew_at:
+            async with self._asking:
+                self._token = await self._ask()
+            self._renew_at = time.monotonic() + RENEWED_SHARE * TOKEN_SECONDS
         return self._token
 
     async def _ask(self) -> str:

@@ -2,18 +2,14 @@
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """All agents of a job that lived when the first one received a round have received it."""
 
     at: float
-    round: int
     size: int
-    cause: str
 
 
 class Observations:
@@ -37,15 +33,8 @@ class Observations:
         match said:
             case {"event": "tick"}:
                 self.ticks.append(said)
-            case {
-                "event": "told",
-                "at": at,
-                "job": job,
-                "round": number,
-                "size": size,
-                "cause": cause,
-            }:
-                self.told[job].append(Told(at, number, size, cause))
+            case {"event": "told", "at": at, "job": job, "size": size}:
+                self.told[job].append(Told(at, size))
             case {"event": "listen"}:
                 self.heard.clear()
             case {"event": "heard", "at": at, "job": job}:

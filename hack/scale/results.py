@@ -1,9 +1,8 @@
 """The result of a run, its file, and the tables of docs/evidence/scale.md."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,6 @@ class Result:
 
 
 def write(folder: Path, result: Result) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.jobs}x{result.workers}.json"
     path.write_text(json.dumps(asdict(result), indent=1) + "\n")
     return path
@@ -71,41 +69,45 @@ def read_all(folder: Path) -> list[Result]:
 
 
 def tables(results: Sequence[Result]) -> str:
-    if not results:
-        return ""
-    figures: Mapping[str, Callable[[Result], str]] = {
-        "operator's memory limit": lambda r: str(
-            r.operator.get("resources", {}).get("limits", {}).get("memory", NOTHING)
-        ),
-        "its Lease, deadline and pause, s": lambda r: (
-            ", ".join(a.partition("=")[2] for a in r.operator.get("leases", ())) or NOTHING
-        ),
-        "all pods created, s": lambda r: _number(r.times.get("created")),
-        "created a second": lambda r: _number(r.times.get("created_per_second"), digits=0),
-        "all pods bound, s": lambda r: _number(r.times.get("bound")),
-        "first round, s": lambda r: _spread(r, "first_round"),
-        "all workers in the group, s": lambda r: _spread(r, "whole"),
-        "lost pod to round, s": lambda r: _spread(r, "loss"),
-        "leader killed until all agents are answered, s": lambda r: _spread(r, "takeover"),
-        "pod lost meanwhile to round, s": lambda r: _spread(r, "takeover_loss"),
-        "operator's containers ended": lambda r: _number(r.operator_ends, digits=0),
-        "falsely lost": lambda r: _number(r.falsely_lost, digits=0),
-        **{
-            f"{who}, {phase}: {unit}": partial(_usage, phase, f"{who}_{unit.lower()}", digits)
-            for who, phase in (("leader", "create"), ("leader", "quiet"), ("standby", "quiet"))
-            for unit, digits in (("cores", 2), ("MiB", 0))
-        },
-        "the operator's requests, quiet, 1/s": lambda r: _rates(
-            _phase(r, "quiet").operator_requests
-        ),
-        "heartbeats, 1/s": lambda r: _number(
-            _phase(r, "quiet").agents.get("heartbeats_per_second"), digits=0
-        ),
-        "heartbeat's answer, median and worst, s": lambda r: _waits(_phase(r, "quiet")),
-    }
+    columns = [_column(result) for result in results]
+    rows = [[name, *(column[name] for column in columns)] for name in columns[0]]
     head = [f"{result.jobs} x {result.workers}" for result in results]
-    first = [[name, *(figure(result) for result in results)] for name, figure in figures.items()]
-    return markdown.table(["jobs x workers", *head], first)
+    return markdown.table(["jobs x workers", *head], rows)
+
+
+def _column(result: Result) -> dict[str, str]:
+    times, operator, quiet = result.times, result.operator, _phase(result, "quiet")
+    limits = operator.get("resources", {}).get("limits", {})
+    leases = ", ".join(option.partition("=")[2] for option in operator.get("leases", ()))
+    usage = {
+        f"{who}, {phase}: {unit}": _number(
+            getattr(_phase(result, phase), f"{who}_{unit.lower()}"), digits
+        )
+        for who, phase in (("leader", "create"), ("leader", "quiet"), ("standby", "quiet"))
+        for unit, digits in (("cores", 2), ("MiB", 0))
+    }
+    requests = ", ".join(f"{name} {rate:g}" for name, rate in quiet.operator_requests.items())
+    waits = "{heartbeat_seconds_median:.3f}, {heartbeat_seconds_worst:.2f}"
+    return {
+        "operator's memory limit": limits.get("memory", NOTHING),
+        "its Lease, deadline and pause, s": leases or NOTHING,
+        "all pods created, s": _number(times.get("created")),
+        "created a second": _number(times.get("created_per_second"), digits=0),
+        "all pods bound, s": _number(times.get("bound")),
+        "first round, s": _spread(result, "first_round"),
+        "all workers in the group, s": _spread(result, "whole"),
+        "lost pod to round, s": _spread(result, "loss"),
+        "leader killed until all agents are answered, s": _spread(result, "takeover"),
+        "pod lost meanwhile to round, s": _spread(result, "takeover_loss"),
+        "operator's containers ended": _number(result.operator_ends, digits=0),
+        "falsely lost": _number(result.falsely_lost, digits=0),
+        **usage,
+        "the operator's requests, quiet, 1/s": requests or NOTHING,
+        "heartbeats, 1/s": _number(quiet.agents.get("heartbeats_per_second"), digits=0),
+        "heartbeat's answer, median and worst, s": (
+            waits.format(**quiet.agents) if quiet.agents else NOTHING
+        ),
+    }
 
 
 def page(text: str, results: Sequence[Result]) -> str:
@@ -116,10 +118,6 @@ def _phase(result: Result, name: str) -> Phase:
     return result.phases.get(name, Phase(0.0))
 
 
-def _usage(phase: str, figure: str, digits: int, result: Result) -> str:
-    return _number(getattr(_phase(result, phase), figure), digits)
-
-
 def _number(value: float | None, digits: int = 1) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
 
@@ -127,16 +125,3 @@ def _number(value: float | None, digits: int = 1) -> str:
 def _spread(result: Result, name: str) -> str:
     found = result.spreads.get(name)
     return "{:.2f}, {:.2f}, {:.2f}".format(*found) if found else NOTHING
-
-
-def _rates(rates: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {rate:g}" for name, rate in rates.items()) or NOTHING
-
-
-def _waits(phase: Phase) -> str:
-    wait = phase.agents
-    return (
-        f"{wait['heartbeat_seconds_median']:.3f}, {wait['heartbeat_seconds_worst']:.2f}"
-        if wait
-        else NOTHING
-    )

@@ -187,12 +187,6 @@ class Stage:
                         name = f"{len(self.jobs)}x{self.workers}-{pod}{which}.log"
                         (folder / name).write_text("\n".join(lines))
 
-    async def save_losses(self, folder: Path) -> None:
-        path = f"/api/v1/namespaces/{NAMESPACE}/events?fieldSelector=reason%3DWorkerLost"
-        events = (await self.api.ask("GET", path))["items"]
-        said = [f"{event['metadata']['creationTimestamp']} {event['message']}" for event in events]
-        (folder / f"{len(self.jobs)}x{self.workers}-lost.log").write_text("\n".join(sorted(said)))
-
     async def kill_leader(self) -> float:
         """Kills the leader by SIGKILL, so that it keeps its Lease, deletes its pod; returns when.
 
