@@ -33,7 +33,7 @@ scale: venv install kwok ## What many jobs and workers cost the operator (ARGS: 
 	@PYTHONPATH=hack $(PYTHON) -m scale $(ARGS)
 
 docs: venv ## Write what is generated from the sources: the references of the API and of the chart, pictures
-	@PYTHONPATH=hack $(PYTHON) hack/reference
+	@PYTHONPATH=.:hack $(PYTHON) hack/reference
 
 site: venv ## Build the pages as a site that needs no network: .cluster/website/html
 	@hack/website.sh
@@ -121,7 +121,7 @@ check: venv ## Format, lint, types, prose and layers only
 fix: venv ## Format the code, repair what ruff can, and write what is generated
 	@.venv/bin/ruff format
 	@.venv/bin/ruff check --fix
-	@PYTHONPATH=hack $(PYTHON) hack/reference
+	@PYTHONPATH=.:hack $(PYTHON) hack/reference
 
 venv: ## The virtual environment .venv of requirements-dev.lock, with this project in it
 	@hack/venv.sh
@@ -150,7 +150,7 @@ lock: venv ## Write both lock files again from pyproject.toml (UPGRADE=1: to the
 
 version: venv ## Write VERSION=X.Y.Z, or X.Y.Z-dev, into every file that has the version
 	@hack/version.sh "$(VERSION)"
-	@PYTHONPATH=hack $(PYTHON) hack/reference
+	@PYTHONPATH=.:hack $(PYTHON) hack/reference
 
 release: venv ## A release of the last commit in dist/: VERSION=X.Y.Z REGISTRY=host/path [PUSH=1] (docs/internals/releasing.md)
 	@VERSION="$(VERSION)" REGISTRY="$(REGISTRY)" hack/release/release.sh

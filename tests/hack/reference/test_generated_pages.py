@@ -23,7 +23,8 @@ SCHEMAS = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
 
 def test_pages_are_fresh() -> None:
     command = [sys.executable, str(ROOT / "hack" / "reference"), "--check"]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'hack'}:{os.environ.get('PYTHONPATH', '')}"}
+    path = f"{ROOT}:{ROOT / 'hack'}:{os.environ.get('PYTHONPATH', '')}"
+    environment = os.environ | {"PYTHONPATH": path}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=60
     )
