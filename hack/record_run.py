@@ -18,7 +18,6 @@ from typing import Any
 from elastic_pytorch_local.faults.acts import Acts
 from elastic_pytorch_local.faults.local_driver import LocalDriver
 from elastic_pytorch_local.faults.watcher import Watcher, background
-from elastic_pytorch_local.page import MemoryReader
 from elastic_pytorch_operator.api import names
 from measure.kind_cluster import ROOT, example
 
@@ -54,20 +53,18 @@ async def record() -> dict[str, Any]:
                 for act in (acts.lose_a_pod, acts.grow, acts.settle):
                     await acts.settle()
                     await act()
-            job = {"job": reader.get_job(cluster.namespace, NAME)}
-            around = _surroundings(reader, cluster.namespace)
-            return {"at": round(time.time(), 2), **job, **around}
-
-
-def _surroundings(reader: MemoryReader, namespace: str) -> dict[str, Any]:
-    pods = reader.list_pods(namespace, NAME)
-    named = [pod["metadata"]["name"] for pod in pods]
-    return {
-        "pods": [_small_pod(pod) for pod in pods],
-        "events": reader.list_events(namespace, names.KIND, NAME),
-        "nodes": reader.list_nodes(),
-        "logs": {pod: list(reader.pod_log(namespace, pod, tail_lines=LOG_LINES)) for pod in named},
-    }
+            namespace, pods = cluster.namespace, reader.list_pods(cluster.namespace, NAME)
+            return {
+                "at": round(time.time(), 2),
+                "job": reader.get_job(namespace, NAME),
+                "pods": [_small_pod(pod) for pod in pods],
+                "events": reader.list_events(namespace, names.KIND, NAME),
+                "nodes": reader.list_nodes(),
+                "logs": {
+                    name: list(reader.pod_log(namespace, name, tail_lines=LOG_LINES))
+                    for name in (pod["metadata"]["name"] for pod in pods)
+                },
+            }
 
 
 def main() -> int:

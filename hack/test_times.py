@@ -38,9 +38,10 @@ def total(costs: Iterable[Cost]) -> Cost:
     return Cost(sum(walls), sum(cpus), sum(tests))
 
 
-def table(title: str, costs: Mapping[str, Cost]) -> str:
+def table(title: str, costs: Mapping[str, Cost], most: int | None = None) -> str:
     rows = [f"{'wall s':>9} {'CPU s':>9} {'tests':>6}  {title}"]
-    for name, cost in sorted(costs.items(), key=lambda item: -item[1].cpu_seconds):
+    dearest = sorted(costs.items(), key=lambda item: -item[1].cpu_seconds)
+    for name, cost in dearest[:most]:
         rows.append(f"{cost.wall_seconds:>9.1f} {cost.cpu_seconds:>9.1f} {cost.tests:>6}  {name}")
     return "\n".join(rows)
 
@@ -57,12 +58,8 @@ def main() -> int:
     records = sorted(TIMES.glob("*.tsv"))
     for record in records:
         costs = read_costs(record.read_text().splitlines())
-        whole = record.with_suffix(".txt")
-        whole.write_text(table("test", costs) + "\n")
-        dearest = dict(sorted(costs.items(), key=lambda item: -item[1].cpu_seconds)[:shown])
         folders = table("folder", {**by_folder(costs), "all": total(costs.values())})
-        print(f"\nThe {record.stem} half\n\n{folders}")
-        print("\n" + table(f"test (all of them: {whole})", dearest))
+        print(f"\nThe {record.stem} half\n\n{folders}\n\n{table('test', costs, shown)}")
     if not records:
         runs = "`make test`, `make test-fast` or `make test-e2e`"
         print(f"No times are recorded here yet: run {runs} first.", file=sys.stderr)
