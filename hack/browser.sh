@@ -3,7 +3,6 @@
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
-source "$ROOT/hack/step.sh"
 
 PLAYWRIGHT=$STATE/browser
 AXE=axe-playwright-python==$AXE_VERSION

@@ -3,7 +3,6 @@
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
-source "$ROOT/hack/step.sh"
 source "$ROOT/hack/kind/docker-engine.sh"
 source "$ROOT/hack/kind/health.sh"
 

@@ -4,7 +4,6 @@
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
-source "$ROOT/hack/step.sh"
 
 write_lock() {
     local lock=$1

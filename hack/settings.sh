@@ -84,3 +84,5 @@ fingerprint() {
 module_folder() {
     (cd /tmp && timeout 120 go mod download "$1" && go list -m -f '{{.Dir}}' "$1")
 }
+
+source "$ROOT/hack/step.sh"

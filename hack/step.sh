@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Long steps that show their progress. Sourced after settings.sh.
+# Long steps that show their progress. Sourced by settings.sh.
 #
 #   step NAME "Title" command args...          runs it and waits
 #   step_start NAME "Title" command args...    runs it beside others

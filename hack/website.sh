@@ -3,7 +3,6 @@
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
-source "$ROOT/hack/step.sh"
 
 TOOLS=$STATE/website-tools
 PINS="$SPHINX_VERSION-$MYST_VERSION-$FURO_VERSION-$MERMAID_VERSION"

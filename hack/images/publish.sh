@@ -5,7 +5,6 @@
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
-source "$ROOT/hack/step.sh"
 source "$ROOT/hack/images/build.sh"
 
 declare -A FILES=([operator]=Dockerfile [agent]=worker_image/agent.Dockerfile [worker]=worker_image/Dockerfile)

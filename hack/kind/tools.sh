@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# kind, kubectl and helm for .cluster/bin: those on PATH if they fit, else built from Go modules. Sourced after hack/step.sh.
+# kind, kubectl and helm for .cluster/bin: those on PATH if they fit, else built from Go modules. Sourced.
 
 KIND_MODULE=sigs.k8s.io/kind@$KIND_VERSION
 HELM_MODULE=helm.sh/helm/v3/cmd/helm@$HELM_VERSION
