@@ -7,7 +7,6 @@ import time
 from itertools import count
 from pathlib import Path
 
-import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -26,6 +25,8 @@ parser.add_argument(
 )
 parser.add_argument("--checkpoint", type=Path, required=True)
 options = parser.parse_args()
+if options.mode != STOCK:  # a stock script does not wait for its import
+    import elastic_pytorch as elastic
 
 
 def tell(**what: object) -> None:
