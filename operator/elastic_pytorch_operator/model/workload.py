@@ -62,11 +62,16 @@ class WorkloadView:
         return self.is_true(kueue.EVICTED)
 
     @property
-    def granted(self) -> int:
-        over = self.evicted or self.deleting or self.is_true(kueue.FINISHED)
-        if self.admission is None or over or not (self.active and self.is_true(kueue.ADMITTED)):
+    def held(self) -> int:
+        """For how many pods it has quota that is not given back, as while it is evicted."""
+        over = not self.active or self.deleting or self.is_true(kueue.FINISHED)
+        if self.admission is None or over or not self.reserves:
             return 0
         return min(self.count, self.admission.count)
+
+    @property
+    def granted(self) -> int:
+        return self.held if self.is_true(kueue.ADMITTED) and not self.evicted else 0
 
 
 @dataclass(frozen=True, slots=True)

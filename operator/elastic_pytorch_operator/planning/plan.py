@@ -54,7 +54,7 @@ def _plan_training(job: Job, observed: Observed, memory: Memory) -> Plan:
         return todo
     pods = grant_pods(observed, quota, todo.actions)
     recheck = earliest(todo.recheck_at, quota.recheck_at)
-    actions = (*pods, *plan_workloads(job, observed, quota))
+    actions = (*pods, *plan_workloads(job, observed, quota, pods))
     return replace(todo, actions=actions, recheck_at=recheck)
 
 

@@ -4,12 +4,14 @@ None may while the job leaves its queue: what Kueue gives to others when the quo
 be in use.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.times import earliest
+from elastic_pytorch_operator.model.actions import Action, CreatePod
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
 from elastic_pytorch_operator.spec.job import Job
@@ -114,7 +116,7 @@ def _find_quota_to_give_back(wanted: int, observed: Observed) -> Quota:
     """A deleted Workload, which a finalizer may keep, holds the job up only while pods use it."""
     reserving = (workload for workload in observed.workloads or () if workload.reserves)
     workloads = [workload for workload in reserving if not workload.is_true(kueue.FINISHED)]
-    by_quota = any(pod.workload for pod in holding_pods(observed))
+    by_quota = observed.being_created or any(pod.workload for pod in holding_pods(observed))
     if not any(by_quota or not workload.deleting for workload in workloads):
         return NO_LIMIT
     lack = QuotaLack.NO_QUEUE if wanted else None
@@ -171,13 +173,14 @@ def extra_counts(job: Job, wanted: int, base: int) -> tuple[int, ...]:
     return tuple(after - before for before, after in pairwise(rising))
 
 
-def workloads_of_unseen_pods(observed: Observed) -> list[str]:
-    """The Workloads of pods that are being created, whose requests count before they are seen."""
+def workloads_of_unseen_pods(observed: Observed, actions: Iterable[Action] = ()) -> list[str]:
+    """The Workloads of pods that are being created, or will be: their requests count already."""
+    asked = [a.grant.workload for a in actions if isinstance(a, CreatePod) and a.grant is not None]
     if not observed.being_created:  # as with nearly all plans
-        return []
+        return asked
     # Perhaps before their creation is confirmed.
-    seen = {pod.index for pod in holding_pods(observed) if not pod.deleting}
-    return [workload for index, workload in observed.being_created.items() if index not in seen]
+    seen = {(pod.index, pod.workload) for pod in holding_pods(observed) if not pod.deleting}
+    return [*asked, *(place[1] for place in observed.being_created.items() if place not in seen)]
 
 
 def is_matched(pod: PodView, job: Job) -> bool:

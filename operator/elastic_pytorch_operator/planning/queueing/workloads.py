@@ -41,7 +41,10 @@ MAX_PENDING_EXTRAS = 4  # of a job: Kueue tries each of them after every change 
 ENDED = "the job has ended"
 
 
-def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadAction]:
+def plan_workloads(
+    job: Job, observed: Observed, quota: Quota, pods: Iterable[Action] = ()
+) -> list[WorkloadAction]:
+    """`pods`: what the same plan does, with their grants."""
     if observed.workloads is None:
         return []
     if not quota.limited:
@@ -52,14 +55,15 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     if base is not None and job.wanted and is_for(base, job) and not base.is_true(kueue.FINISHED):
         kept = {BASE, *(extra.number for extra in quota.fitting if _serves(extra))}
     surplus = [w for w in observed.workloads if w.number not in kept and not w.deleting]
-    unseen = workloads_of_unseen_pods(observed)
+    unseen = workloads_of_unseen_pods(observed, pods)
+    using = len(holding) + len(unseen)
     actions = _give_back(job, surplus, holding, unseen, quota, observed.time)
     if base is None:
-        if job.queue and job.wanted and not holding:
+        if job.queue and job.wanted and not using:
             actions.append(CreateWorkload(BASE, job.minimum))
         return actions
     if kept:
-        actions += _reconcile_base(job, quota, base, len(holding), observed.time)
+        actions += _reconcile_base(job, quota, base, using, observed.time)
     if quota.usable:
         actions += _ask_for_extras(job, observed.workloads, quota, base)
         # After a resize, workers count for other Workloads.
@@ -88,10 +92,10 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
         if workload.admission is not None
         for _ in range(max(0, workload.granted - used[workload.name]))
     ]
-    # Pods whose Workload was given back take any places, the last first, as only numbers count.
-    reserved = {workload.name for workload in observed.workloads or () if workload.reserves}
-    taken = sum(pods for name, pods in used.items() if name not in reserved)
-    del places[max(0, len(places) - taken) :]
+    # Only numbers count: pods beyond what their Workload still holds take any places, the last
+    # first.
+    beyond = used - Counter({workload.name: workload.held for workload in observed.workloads or ()})
+    del places[max(0, len(places) - beyond.total()) :]
     granted: list[Action] = []
     for action in actions:
         if not isinstance(action, CreatePod):
@@ -102,7 +106,7 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
 
 
 def finish_workloads(job: Job, observed: Observed) -> list[WorkloadAction]:
-    if not observed.workloads or holding_pods(observed):
+    if not observed.workloads or observed.being_created or holding_pods(observed):
         return []
     actions: list[WorkloadAction] = []
     for workload in observed.workloads:
@@ -141,7 +145,7 @@ def _give_back(
         DeleteWorkload(w.name, w.uid, "it is no longer wanted") for w in surplus if not w.reserves
     ]
     needed = max(0, len(holding) + len(unseen) - quota.covered)
-    left = sum(workload.count for workload in holders)
+    left = sum(workload.held for workload in holders)
     # Pods of a Workload for another spec use no quota of the others.
     chosen = {workload.name for workload in holders if not is_for(workload, job)}
     fitting = {workload.name for workload in quota.fitting}
@@ -150,8 +154,8 @@ def _give_back(
         *(pod.workload for pod in holding if is_matched(pod, job) or pod.workload in chosen),
     }
     for workload in holders:
-        if left - workload.count >= needed and workload.name not in placed:
-            left -= workload.count
+        if left - workload.held >= needed and workload.name not in placed:
+            left -= workload.held
             waits = workload.evicted and workload.reason(kueue.EVICTED) != kueue.PREEMPTED
             if waits and workload.name in fitting:
                 actions.append(release(workload, time))
@@ -161,12 +165,12 @@ def _give_back(
 
 
 def _reconcile_base(
-    job: Job, quota: Quota, base: WorkloadView, holding: int, time: str
+    job: Job, quota: Quota, base: WorkloadView, using: int, time: str
 ) -> list[WorkloadAction]:
     if base.deleting:
         return []
     if base.evicted and base.reserves:
-        return [release(base, time)] if not holding else []
+        return [release(base, time)] if not using else []
     needed = job.minimum
     if not base.reserves:
         left_out = base.reason(kueue.REQUEUED).startswith(f"{kueue.DEACTIVATED}DueTo")
@@ -175,7 +179,7 @@ def _reconcile_base(
             return [DeleteWorkload(base.name, base.uid, why)]
         changes = base.count != needed
     else:
-        needed = max(needed, holding - (quota.covered - quota.base_size))
+        needed = max(needed, using - (quota.covered - quota.base_size))
         # An extra of another flavor does not take the place of a worker of the base.
         changes = bool(quota.base_size) and needed < base.count and not job.extras_choose_flavors
     return [ResizeWorkload(base.name, base.version, needed)] if changes else []

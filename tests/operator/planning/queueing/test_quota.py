@@ -64,6 +64,11 @@ def test_job_whose_label_is_taken_off_is_held_while_it_has_quota(
     assert (found is NO_LIMIT) == (not held)
 
 
+def test_pod_that_is_on_its_way_holds_a_job_that_leaves_its_queue() -> None:
+    there = observed(workloads=(a_workload(deleting=True),), being_created={0: "lm-base"})
+    assert find_quota(replace(a_queued_job(), queue=None), there).lack is QuotaLack.NO_QUEUE
+
+
 def test_units_are_asked_for_and_spared_as_a_whole() -> None:
     job = a_job(replicas=6, minimum=2, maximum=6, unitReplicas=2, spares=2)
     fields = {"wanted": 6, "minimum": 2, "allowed": job.allowed, "unit_replicas": 2, "spares": 2}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.actions import (
+    Action,
     CreatePod,
     CreateService,
     CreateWorkload,
@@ -25,7 +26,7 @@ from elastic_pytorch_operator.planning.queueing.workloads import (
 )
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.queue import Queue
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests.operator.builders import a_pod, a_queued_job, a_workload, an_extra, observed
@@ -167,30 +168,66 @@ def test_job_whose_label_is_taken_off_gives_all_back_as_its_pods_go(
     assert told(UNQUEUED, *workloads, pods=pods) == expected
 
 
+TWO = [("lm-base", False)] * 2
+QUOTA_NAMES = st.sampled_from(["lm-base", *(f"lm-extra-{number}" for number in range(1, 4))])
+
+
+def left_of(workload: WorkloadView, planned: Sequence[Action]) -> int:
+    """For how many pods a Workload has quota after the actions of a plan."""
+    left = workload.held
+    for action in planned:
+        match action:
+            case ResizeWorkload(workload.name, _, count):
+                left = min(left, count)
+            case DeleteWorkload(workload.name) | PatchWorkload(workload.name, spec={"active": _}):
+                left = 0
+            case PatchWorkload(workload.name, status={"admission": None}):
+                left = 0
+    return left
+
+
 @given(
+    base=st.integers(2, 4),
     states=st.lists(st.sampled_from(["pending", "admitted", "evicted"]), min_size=1, max_size=4),
-    pods=st.integers(0, 5),
-    queue=st.sampled_from([None, Queue("other")]),
+    pods=st.lists(st.tuples(QUOTA_NAMES, st.booleans()), max_size=6),
+    coming=st.dictionaries(st.integers(10, 12), QUOTA_NAMES, max_size=2),
+    wanted=st.integers(0, 4),
+    spares=st.integers(0, 1),
+    queue=st.sampled_from(["team", "other", None]),
 )
-def test_quota_that_a_job_leaves_never_falls_below_its_pods(
-    states: list[str], pods: int, queue: Queue | None
+@example(2, ["admitted"] * 3, [*TWO, ("lm-extra-2", True)], {}, 3, 0, "team")
+@example(3, ["admitted"] * 3, [*TWO, ("lm-base", True), ("lm-extra-1", False)], {}, 4, 0, "team")
+@example(3, ["admitted"], TWO, {10: "lm-base"}, 2, 0, "team")
+@example(2, ["admitted"] * 2, [*TWO, ("lm-base", True)], {}, 3, 0, "team")
+@example(2, ["evicted"], [], {10: "lm-base"}, 2, 0, "team")
+def test_quota_never_falls_below_the_pods_there_those_on_their_way_and_those_of_the_plan(
+    base: int,
+    states: list[str],
+    pods: list[tuple[str, bool]],
+    coming: dict[int, str],
+    wanted: int,
+    spares: int,
+    queue: str | None,
 ) -> None:
-    workloads = tuple(a_workload(number, state) for number, state in enumerate(states))
-    holding = [
-        a_pod(index, workload="lm-base")
-        for index in range(min(pods, sum(w.count for w in workloads if w.reserves)))
-    ]
-    there = observed(holding, workloads=workloads)
-    planned = plan(replace(a_queued_job(), queue=queue), there, Memory()).actions
-    given_back = {action.name for action in planned if isinstance(action, DeleteWorkload)}
-    left = [
-        workload for workload in workloads if workload.reserves and workload.name not in given_back
-    ]
-    assert sum(workload.count for workload in left) >= len(holding)
-    reserved = any(workload.reserves for workload in workloads)
-    assert not (reserved and any(isinstance(action, CreatePod) for action in planned)), (
-        "no pod without quota"
+    workloads = tuple(
+        a_workload(number, state, count=1 if number else base)
+        for number, state in enumerate(states)
     )
+    there = [
+        a_pod(index, workload=name, deleting=deleting)
+        for index, (name, deleting) in enumerate(pods)
+    ]
+    seen = observed(there, workloads=workloads, being_created=coming)
+    assume(len(pods) + len(coming) <= sum(workload.held for workload in workloads))
+    job = replace(
+        a_queued_job(spares=spares), wanted=wanted, queue=None if queue is None else Queue(queue)
+    )
+    planned = plan(job, seen, Memory()).actions
+    created = [action for action in planned if isinstance(action, CreatePod)]
+    left = sum(left_of(workload, planned) for workload in workloads)
+    if queue is None and not any(workload.reserves for workload in workloads):
+        left += len(created)
+    assert len(pods) + len(coming) + len(created) <= left
 
 
 def kinds(job: Job, there: Observed) -> list[type[WorkloadAction]]:
@@ -225,6 +262,8 @@ def test_ended_job_finishes_its_base_once_no_pod_is_left(complete: bool, reason:
     job = a_queued_job(status=status)
     there = observed([a_pod(0)], workloads=(a_workload(), a_workload(1)))
     assert finish_workloads(job, there) == []
+    coming = observed(workloads=there.workloads, being_created={0: "lm-base"})
+    assert finish_workloads(job, coming) == []
     patch, delete = finish_workloads(job, observed(workloads=there.workloads))
     assert isinstance(patch, PatchWorkload)
     assert patch.status["conditions"][-1]["reason"] == reason
@@ -358,13 +397,21 @@ def test_place_of_a_pod_that_is_on_its_way_is_not_given_away_again() -> None:
     assert (created.index, created.grant.workload) == (3, "lm-extra-1")
 
 
-@pytest.mark.parametrize(("extras", "granted"), [((), 0), ((1,), 1)])
+@situations(
+    "extras, granted",
+    {
+        "deleted": ((), 0),
+        "there": ((a_workload(1),), 1),
+        "evicted": ((a_workload(1, "evicted"),), 1),
+        "deactivated": ((a_workload(1, active=False),), 0),
+    },
+)
 def test_pod_whose_extra_was_given_back_keeps_a_place_of_the_base(
-    extras: tuple[int, ...], granted: int
+    extras: tuple[WorkloadView, ...], granted: int
 ) -> None:
     """Workers only count, whichever Workload their pods were made by."""
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-extra-1"))
-    there = observed(pods, workloads=(a_workload(), *map(a_workload, extras)))
+    there = observed(pods, workloads=(a_workload(), *extras))
     assert len(grant_pods(there, find_quota(a_queued_job(), there), [CreatePod(2)])) == granted
 
 
