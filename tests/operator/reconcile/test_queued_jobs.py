@@ -99,6 +99,20 @@ async def test_scaled_job_gives_back_extras_and_asks_for_more(world: QueueWorld)
 
 
 @pytest.mark.parametrize("quota", [4])
+async def test_job_is_made_smaller_at_once_though_its_first_extra_waits(world: QueueWorld) -> None:
+    world.submit("a", 1, 4)
+    await world.until(lambda: world.size("a") == 4)
+    world.cluster.quota = 3
+    world.cluster.evict("a-extra-1", kueue.PREEMPTED, "the quota is lower")
+    await world.until(lambda: world.size("a") == 3)
+    await world.until(lambda: "for 1 more worker: couldn" in world.condition("a", "Degraded")[2])
+    world.change("a", replicas=2)
+    await world.until(lambda: sorted(world.cluster.workloads) == ["a-base", "a-extra-2"])
+    await world.until(lambda: len(world.pods("a")) == 2)
+    assert world.rounds["a"][-2:] == [("Evicted", 3), ("ScaledDown", 2)]
+
+
+@pytest.mark.parametrize("quota", [4])
 async def test_spare_runs_by_quota_and_gives_it_back_before_any_worker(world: QueueWorld) -> None:
     world.submit("a", None, 2, spares=1)
     await world.until(

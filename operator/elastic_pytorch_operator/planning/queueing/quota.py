@@ -42,7 +42,7 @@ class Quota:
     base_size: int = 0  # workers for which the base has quota that may be used now
     extras: tuple[WorkloadView, ...] = ()  # usable now, by number
     fitting: tuple[WorkloadView, ...] = ()  # those that the job would ask for now
-    counts: tuple[int, ...] = ()  # workers of each extra, by number, wanted or there
+    lacking: tuple[int, ...] = ()  # workers of each extra that it has yet to ask for
     queue: str = ""  # in which it waits, or which it leaves
     lack: QuotaLack | None = None  # None: all wanted workers may run
     missing: int = 0  # workers of extras that may not run
@@ -77,12 +77,8 @@ def find_quota(job: Job, observed: Observed) -> Quota:
     if not base_size or base is None:
         lack = _lack_of_base(job, job.queue.name, base) if wanted else None
         return Quota(limited=True, base=base, queue=job.queue.name, lack=lack)
-    counts = (
-        *extra_counts(job, wanted, _base_to_be(job, base_size)),
-        *(job.unit_replicas for _ in range(job.spares // job.unit_replicas)),
-    )
     extras = [workload for workload in observed.workloads if workload.number != BASE]
-    fitting = tuple(extra for extra in extras if _fits_job(extra, job, counts))
+    fitting, lacking = _match(extras, job, base_size)
     usable = tuple(extra for extra in fitting if extra.granted and takes_flavors(extra, job, base))
     used = {extra.name for extra in usable}
     evicted = tuple(extra for extra in fitting if extra.active and extra.evicted and extra.reserves)
@@ -101,7 +97,7 @@ def find_quota(job: Job, observed: Observed) -> Quota:
         base_size=base_size,
         extras=usable,
         fitting=fitting,
-        counts=counts,
+        lacking=lacking,
         queue=job.queue.name,
         lack=QuotaLack.EXTRAS if size < wanted else None,
         missing=wanted - size,
@@ -153,10 +149,20 @@ def is_for(workload: WorkloadView, job: Job) -> bool:
     )
 
 
-def _fits_job(extra: WorkloadView, job: Job, counts: tuple[int, ...]) -> bool:
-    if not is_for(extra, job):
-        return False
-    return extra.number <= len(counts) and extra.count == counts[extra.number - 1]
+def _match(
+    extras: Iterable[WorkloadView], job: Job, base_size: int
+) -> tuple[tuple[WorkloadView, ...], tuple[int, ...]]:
+    """The extras that serve the job, first those with quota; and workers of those it lacks."""
+    fitting: list[WorkloadView] = []
+    lacking = [
+        *extra_counts(job, job.wanted, _base_to_be(job, base_size)),
+        *(job.unit_replicas for _ in range(job.spares // job.unit_replicas)),
+    ]
+    for extra in sorted(extras, key=lambda extra: not extra.granted):
+        if is_for(extra, job) and extra.count in lacking:
+            lacking.remove(extra.count)
+            fitting.append(extra)
+    return tuple(fitting), tuple(lacking)
 
 
 def takes_flavors(extra: WorkloadView, job: Job, base: WorkloadView) -> bool:

@@ -7,6 +7,7 @@ may grant it to another job at once.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.conditions import is_true
@@ -196,9 +197,8 @@ def _ask_for_extras(
     ]
     flavors = base.admission.flavors if base.admission and not job.extras_choose_flavors else ()
     there = {extra.number for extra in extras}
-    missing = [number for number in range(1, len(quota.counts) + 1) if number not in there]
+    numbers = range(1, len(quota.fitting) + len(quota.lacking) + 1)
+    free = (number for number in numbers if number not in there)
     pending = sum(e.active and not e.granted and not e.evicted for e in extras)
-    return actions + [
-        CreateWorkload(number, quota.counts[number - 1], flavors)
-        for number in missing[: max(0, MAX_PENDING_EXTRAS - pending)]
-    ]
+    asked = islice(zip(free, quota.lacking, strict=False), max(0, MAX_PENDING_EXTRAS - pending))
+    return actions + [CreateWorkload(number, count, flavors) for number, count in asked]

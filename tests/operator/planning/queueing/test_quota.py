@@ -72,7 +72,7 @@ def test_pod_that_is_on_its_way_holds_a_job_that_leaves_its_queue() -> None:
 def test_units_are_asked_for_and_spared_as_a_whole() -> None:
     job = a_job(replicas=6, minimum=2, maximum=6, unitReplicas=2, spares=2)
     fields = {"wanted": 6, "minimum": 2, "allowed": job.allowed, "unit_replicas": 2, "spares": 2}
-    assert quota(a_workload(count=2), **fields).counts == (2, 2, 2)
+    assert quota(a_workload(count=2), **fields).lacking == (2, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,28 @@ def test_workers_run_by_the_admitted_base_and_the_admitted_extras(
     assert (found.lack is None) == (size == 4)
 
 
+@situations(
+    "job, numbers, lacking",
+    {
+        "none is needed": ({"wanted": 2}, [], ()),
+        "one that has quota": ({"wanted": 3}, [3], ()),
+        "and one that waits": ({}, [3, 1], ()),
+        "another one": ({"wanted": 5}, [3, 1], (1,)),
+        "one of another size": ({"wanted": 4, "allowed": (2, 4)}, [2], ()),
+        "two of other sizes": ({"wanted": 8, "allowed": (2, 4, 8)}, [2], (4,)),
+        "a spare": ({"wanted": 3, "spares": 1}, [3, 1], ()),
+    },
+)
+def test_extras_with_quota_serve_before_those_that_wait(
+    job: dict[str, Any], numbers: list[int], lacking: tuple[int, ...]
+) -> None:
+    """A job that is made smaller would stop workers, and make them again when one is admitted."""
+    found = quota(
+        a_workload(), a_workload(1, "pending"), a_workload(2, count=2), a_workload(3), **job
+    )
+    assert ([extra.number for extra in found.fitting], found.lacking) == (numbers, lacking)
+
+
 def test_size_is_one_of_those_that_are_allowed() -> None:
     allowed = {"allowed": (2, 4, 8), "wanted": 8, "requested": 8}
     assert quota(a_workload(), a_workload(1, count=2), **allowed).size == 4
@@ -120,11 +142,11 @@ def test_extras_of_other_flavors_are_used_and_do_not_take_the_place_of_the_base(
     job = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
     there = observed(workloads=(a_workload(count=3), an_extra(job, 1), an_extra(job, 2)))
     found = find_quota(job, there)
-    assert (found.size, found.counts, [extra.number for extra in found.extras]) == (4, (1,), [1])
+    assert (found.size, found.lacking, [extra.number for extra in found.extras]) == (4, (), [1])
 
 
 def test_a_lowered_minimum_asks_for_extras_in_place_of_a_part_of_the_base() -> None:
-    assert quota(a_workload(count=3), a_workload(1)).counts == (1, 1)
+    assert quota(a_workload(count=3), a_workload(1)).lacking == (1,)
     # The steps between allowed sizes stay as they were: others would not fit the extras that there
     # are.
     allowed = {"allowed": (2, 4, 8), "wanted": 8, "requested": 8}
@@ -228,7 +250,7 @@ def test_spares_run_by_extras_that_come_last(
 def test_extras_of_spares_follow_the_steps_between_allowed_sizes() -> None:
     job = replace(a_queued_job(spares=1), allowed=(2, 4), wanted=4)
     found = find_quota(job, observed(workloads=(a_workload(), a_workload(2))))
-    assert (found.counts, found.size, found.pods) == ((2, 1), 2, 3)
+    assert (found.lacking, found.size, found.pods) == ((2,), 2, 3)
     assert Target(4, found, 1).pods == 3
 
 

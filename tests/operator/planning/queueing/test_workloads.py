@@ -118,6 +118,15 @@ def test_workloads_follow_from_what_there_is(
     assert told(a_queued_job(status={"readyReplicas": 4}), *workloads, pods=pods) == expected
 
 
+def test_smaller_job_keeps_an_extra_with_quota_and_not_the_first_which_waits() -> None:
+    job = a_queued_job(status={"readyReplicas": 4})
+    has = a_workload(2, conditions=READY)
+    waits = a_workload(1, "pending")
+    assert told(replace(job, wanted=3), BASE, waits, has, pods=3) == "delete lm-extra-1"
+    assert told(replace(job, wanted=3), BASE, has, pods=3) == ""
+    assert told(job, BASE, has, pods=3) == "create 1 of 1"
+
+
 def test_few_extras_wait_at_a_time() -> None:
     job = a_queued_job(2, 100, status={"readyReplicas": 2})
     asked = [f"create {number} of 1" for number in range(1, MAX_PENDING_EXTRAS + 1)]
