@@ -278,8 +278,8 @@ def _check_queued(
     world: "World", job: "UsersJob", running: Sequence[Manifest], size: int
 ) -> Iterator[str]:
     granted = world.server.granted(str(world.manifest(job)["metadata"]["uid"]))
-    if size > granted:
-        yield f"{job.name} trains with {size}, and has quota for {granted}"
+    if len(running) > granted:
+        yield f"{job.name} has {len(running)} pods, and has quota for {granted}"
     elif size < job.sizes[0] <= granted:
         yield (
             f"{job.name} trains with {size}, and has quota for {granted}; {_why(world.status(job))}"

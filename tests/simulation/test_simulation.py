@@ -86,6 +86,14 @@ def test_story_is_the_same_whether_or_not_quiet_is_skipped() -> None:
     assert len(stood) == 1 + 3
 
 
+def test_quiet_waits_for_the_list_that_shows_a_job_that_its_workload_is_gone() -> None:
+    acts = [Act(0, 300.0, "delete_workload"), Act(1, 1000.0, "kill_container")]
+    story = play(Setting(17, 1100.0 / 86_400, nodes=4, jobs=1), acts)
+    told = [line.what for line in story.lines if line.at > 299.0]
+    assert told[0] == "0 delete_workload queued-spares-0-base"
+    assert told[1] == "round 2 of []: Evicted", "its spares have quota for two pods"
+
+
 @pytest.mark.parametrize(
     "acts, found", [(["0 kill_leader"], 1), (["0 kill_node"], 0), (["0 scale", "1 kill_leader"], 0)]
 )

@@ -143,7 +143,7 @@ def delete_workload(world: "World", dice: random.Random) -> str:
         return ""
     name = dice.choice(found)
     world.server.remove_workload(name)
-    world.undo_after(LIST_SECONDS, lambda: None)
+    world.troubled_until(LIST_SECONDS)
     return name
 
 
