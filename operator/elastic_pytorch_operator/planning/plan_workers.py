@@ -137,7 +137,9 @@ def pod_actions(
         ]
     if not replicas.create and wants_dry_run(job, target, observed, memory.answers):
         actions.append(TryPod())
-    members = round_.ranks if round_ else {}
+    # The round may have workers that have not reported to this leader, unless it stops all.
+    unheard = {c.worker for c in workers.candidates if c.unheard and not target.stopped}
+    members = unheard.union(round_.ranks if round_ else ())
     for name in sorted(replicas.victims):
         if name not in members:
             actions.append(DeletePod(name, observed.pods_by_name[name].uid, "is no longer wanted"))

@@ -3,12 +3,13 @@
 Of a large job the status does not list all workers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 
 import pytest
 from elastic_pytorch_operator.model.actions import DeletePod
+from elastic_pytorch_operator.model.announced_ends import Taint
 from elastic_pytorch_operator.model.observed import AgentState, NodeView
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending, decide_ending
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from tests.hypothesis_examples import examples
 from tests.operator.builders import a_job, a_target, actions_of
 from tests.operator.simulation import Simulation, running
+from tests.situations import situations
 
 pytestmark = pytest.mark.simulation
 
@@ -195,6 +197,59 @@ def test_newcomer_does_not_train_beside_a_group_that_is_out_of_reach() -> None:
     simulation.settle(10)
     assert simulation.round is not None
     assert group < set(simulation.round.workers)
+
+
+def end_node(simulation: Simulation) -> None:
+    node = simulation.pods[simulation.members[-1]].node
+    simulation.announce(node, Taint("aws-node-termination-handler/spot-itn", "", "NoSchedule"))
+
+
+def restart_group(simulation: Simulation) -> None:
+    simulation.job = replace(simulation.job, status={**simulation.status, "groupRestarts": 1})
+
+
+def change_job(**fields: int) -> Callable[[Simulation], None]:
+    def change(simulation: Simulation) -> None:
+        simulation.job = replace(simulation.job, generation=2, **fields)
+
+    return change
+
+
+@situations(
+    "heard, change",
+    {
+        "its node ends": (0, end_node),
+        "its node ends, and others are heard": (2, end_node),
+        "fewer are wanted": (0, change_job(wanted=3)),
+        "fewer are wanted, and others are heard": (2, change_job(wanted=3)),
+        "fewer spares are wanted": (0, change_job(spares=0)),
+        "fewer spares are wanted, and others are heard": (2, change_job(spares=0)),
+        "its group restarts": (0, restart_group),
+    },
+)
+def test_worker_goes_only_once_the_leader_knows_the_round_that_may_have_it(
+    heard: int, change: Callable[[Simulation], None]
+) -> None:
+    simulation = running(replicas=4, minimum=3, maximum=4, spares=1)
+    before, silent = set(simulation.pods), simulation.members[heard:]
+    change(simulation)
+    simulation.take_over(dict.fromkeys(silent, simulation.now + 60))
+    simulation.declared.clear()
+    assert set(deleted(simulation, 58)).isdisjoint(silent)
+    assert simulation.declared == [], "the group trains on"
+    assert simulation.last.urgent_at is not None, "it may be lost"
+    simulation.settle(20)
+    assert before - simulation.pods.keys(), "the leader has heard the group"
+
+
+def test_group_that_is_not_heard_is_told_to_stop_before_its_pods_are_deleted() -> None:
+    simulation = running(replicas=2)
+    group = set(simulation.members)
+    simulation.job = replace(simulation.job, suspend=True, wanted=0, generation=2)
+    simulation.take_over(dict.fromkeys(group, simulation.now + 60))
+    simulation.declared.clear()
+    assert set(deleted(simulation, 15)) == group
+    assert [(round_.size, round_.reason) for round_ in simulation.declared] == [(0, "JobSuspended")]
 
 
 def test_whole_group_that_is_heard_no_more_is_not_trained_beside() -> None:

@@ -65,7 +65,7 @@ def plan_evacuation(
             leave_by[pod.name] = math.inf
         elif candidate.ready:
             stay.add(candidate.index)
-    size = len(observed.ranks)
+    size = observed.round.size if observed.round else 0
     left = largest_allowed(len(in_whole_units(stay, job.unit_replicas)), job.allowed)
     whole = left >= min(size, target.size)
     members = sorted(

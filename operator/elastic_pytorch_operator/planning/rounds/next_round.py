@@ -112,11 +112,10 @@ def next_round(
         )
 
     recheck = earliest(*(c.recheck_at for c in candidates))
-    if stop is not None:
-        return declare(*stop) if current and current.size else Decision()
-    if restart is not None and current and current.size:
-        return declare(*restart)
-    if _may_train_unheard(current, candidates, last_number, present):
+    unheard = _may_train_unheard(current, candidates, last_number, present)
+    if (halt := stop or restart) and (unheard or (current and current.size)):
+        return declare(*halt)
+    if stop is not None or unheard:
         return Decision(recheck_at=recheck)
     if current is None or current.size == 0:
         if len(chosen) < job.minimum:

@@ -124,7 +124,7 @@ def without_victims(
     candidates: Sequence[Candidate], victims: Collection[str], evacuated: Mapping[str, str]
 ) -> tuple[Candidate, ...]:
     def leaving(worker: Candidate) -> Candidate:
-        if worker.worker not in victims or not worker.alive:
+        if worker.worker not in victims or not worker.alive or worker.unheard:
             return worker
         why = evacuated.get(worker.worker, "")
         return replace(
@@ -134,7 +134,6 @@ def without_victims(
             retired=not why,
             recheck_at=None,
             silent_at=None,
-            unheard=False,
         )
 
     return tuple(map(leaving, candidates))
