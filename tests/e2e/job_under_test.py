@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from elastic_pytorch_operator.api.conditions import is_true
 from measure.kind_cluster import KUBECTL, OPERATOR_NAMESPACE
 
 from tests.e2e.api_requests import KUBECONFIG, Resource, read_log
@@ -52,13 +53,14 @@ def run_kubectl(
 def until_established(definition: str) -> None:
     """Waits until the API server knows a kind.
 
-    `kubectl wait` fails at once if the definition has no conditions yet.
+    `kubectl wait` and a filter of JSONPath fail if the definition's conditions are null yet.
     """
-    path = "{.status.conditions[?(@.type=='Established')].status}"
-    until(
-        lambda: run_kubectl("get", "crd", definition, "-o", f"jsonpath={path}").stdout == "True",
-        f"the kind of {definition}",
-    )
+
+    def is_established() -> bool:
+        found = json.loads(run_kubectl("get", "crd", definition, "-o", "json").stdout)
+        return is_true(found.get("status") or {}, "Established")
+
+    until(is_established, f"the kind of {definition}")
 
 
 def found_by_agents() -> list[str]:
