@@ -48,6 +48,17 @@ def test_init_process_group_uses_it() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_forming_a_group_asks_no_name_server() -> None:
+    program = (
+        "from elastic_pytorch.torch_fixes import store_connect as found; found.install(); "
+        "found.resolver_of_this_thread()[found.SERVERS] = 0; "
+        "found.PromptTCPStore('127.0.0.3', 0, 1, True); print('formed')"
+    )
+    done = run_python(program)
+    assert done.stdout == "formed\n", done.stderr
+    assert "hostname" not in done.stderr
+
+
 def test_a_store_that_never_comes_is_torchs_to_tell() -> None:
     with pytest.raises(RuntimeError):
         PromptTCPStore("127.0.0.1", free_port(), 2, False, timedelta(seconds=1))

@@ -6,14 +6,20 @@ Rank 0 may serve the store after others try to connect. A refused client of torc
 A group forms through its store. If a rank never comes, the wait for it ends only with the group's
 time-out, because no group exists that could be aborted. So this module shuts the connections to the
 store down.
+
+For its log, torch looks up the name of each peer until one look-up fails (pytorch/pytorch#159596).
+If no name server answers, that takes 10 s in each new process. So one look-up fails beforehand.
 """
 
 import contextlib
+import ctypes
 import importlib
+import os
 import socket
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from torch.distributed import DistNetworkError, TCPStore  # type: ignore[attr-defined] # documented
@@ -25,6 +31,8 @@ LONGEST_PAUSE_SECONDS = 0.1
 # To connect: a host that is gone does not refuse, and `leave` must end the wait.
 LONGEST_ATTEMPT_SECONDS = 0.5
 DEFAULT_TIMEOUT = timedelta(minutes=5)  # TCPStore's own
+NAMELESS_ADDRESS = "127.0.0.2"  # /etc/hosts has no name for it
+SERVERS = 4  # the index of their number in glibc's `res_state`
 
 _left = threading.Event()
 # The stores through which this process's group forms.
@@ -97,3 +105,28 @@ def install() -> None:
     module = importlib.import_module("torch.distributed.rendezvous")
     if hasattr(module, "TCPStore"):
         vars(module)["TCPStore"] = PromptTCPStore
+        with contextlib.suppress(AttributeError, RuntimeError):  # musl, which has no `res_state`
+            _fail_a_name_lookup()
+
+
+def resolver_of_this_thread() -> Any:
+    """The `res_state` of glibc, as 32-bit numbers."""
+    libc = ctypes.CDLL(None)
+    libc.__res_init()
+    libc.__res_state.restype = ctypes.POINTER(ctypes.c_int)
+    return libc.__res_state()
+
+
+def _fail_a_name_lookup() -> None:
+    """Connects to a store while there is no name server, without torch's warning."""
+    resolver, stderr = resolver_of_this_thread(), os.dup(2)
+    servers = resolver[SERVERS]
+    try:
+        with Path(os.devnull).open("wb") as silence:
+            os.dup2(silence.fileno(), 2)
+        resolver[SERVERS] = 0
+        TCPStore(NAMELESS_ADDRESS, 0, 1, True, timedelta(seconds=5))
+    finally:
+        resolver[SERVERS] = servers
+        os.dup2(stderr, 2)
+        os.close(stderr)
