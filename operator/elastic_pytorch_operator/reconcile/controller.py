@@ -239,7 +239,12 @@ class Controller:
             being_created=writer.pods_being_created,
         )
         observed = observe(
-            job, self._cache, self._registry, known, writer.pods_being_deleted, kueue=self._kueue
+            job,
+            self._cache,
+            self._registry,
+            known,
+            writer.pods_being_deleted,
+            writer.quota_being_returned if self._kueue else None,
         )
         if observed.reports_progress and not has_ended(job.status):
             self._reporting.add(job.uid)

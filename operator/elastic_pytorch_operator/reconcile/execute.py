@@ -169,12 +169,18 @@ class Executor:
                 return self.event(job, action)
             case CreateWorkload(number):
                 return self._write_workload(job, action, workload_name(job, number))
-            case DeleteWorkload(name) | PatchWorkload(name) | ResizeWorkload(name):
+            case PatchWorkload(name):
                 return self._write_workload(job, action, name)
+            case DeleteWorkload(name):
+                return self._write_workload(job, action, name, (name, 0))
+            case ResizeWorkload(name, _, count):
+                return self._write_workload(job, action, name, (name, count))
 
-    def _write_workload(self, job: Job, action: WorkloadAction, name: str) -> JobWrite:
+    def _write_workload(
+        self, job: Job, action: WorkloadAction, name: str, keeps: tuple[str, int] | None = None
+    ) -> JobWrite:
         key, send = f"workload {name}", partial(self._workloads.write, job, action)
-        return JobWrite(WriteKind.WORKLOADS, key, key, send)
+        return JobWrite(WriteKind.WORKLOADS, key, key, send, keeps=keeps)
 
     def event(self, job: Job, action: RecordEvent) -> JobWrite:
         # Two events of one microsecond have different names.

@@ -72,6 +72,7 @@ class JobWrite:
     send: Callable[..., Awaitable[None]]
     refused_seconds: float = REFUSED_SECONDS
     creates: tuple[int, str] | None = None  # a pod's index, and the Workload whose quota it uses
+    keeps: tuple[str, int] | None = None  # a Workload, and for how many pods it keeps its quota
     leads_on: bool = True  # after its success, a plan may find more to do
 
 
@@ -141,6 +142,11 @@ class JobWriter:
     def pods_being_created(self) -> dict[int, str]:
         """By the pods' indexes, the Workloads whose quota they use."""
         return dict(write.creates for write in self._sent.values() if write.creates is not None)
+
+    @property
+    def quota_being_returned(self) -> dict[str, int]:
+        """By the names of Workloads, for how many pods they keep quota."""
+        return dict(write.keeps for write in self._sent.values() if write.keeps is not None)
 
     def ask(self, writes: Sequence[JobWrite], failed: FailedWrites) -> None:
         """Replaces the writes that wait, except deletions of pods, and events."""

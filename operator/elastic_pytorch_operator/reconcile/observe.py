@@ -8,6 +8,7 @@ from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import AgentView, Observed, PodView
 from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.spec.job import Job
 
 
@@ -17,8 +18,7 @@ def observe(
     registry: AgentRegistry,
     known: Observed,
     being_deleted: Collection[str] = (),
-    *,
-    kueue: bool = False,
+    quota_being_returned: Mapping[str, int] | None = None,
 ) -> Observed:
     """A job at this moment, for a plan.
 
@@ -26,6 +26,7 @@ def observe(
         known: the moment, with what cache and registry do not have.
         being_deleted: UIDs of pods that count as deleted before the API server confirms it, or the
             next plan would take the agent of a lost worker for a newcomer's.
+        quota_being_returned: likewise, for how many pods Workloads keep quota; None: without Kueue.
     """
     owner, now = (job.key, job.uid), known.now
     pods = _mark_deleting(cache.pods.workers_of(owner), being_deleted)
@@ -46,7 +47,9 @@ def observe(
         heartbeat_seconds=registry.longest_heartbeat_seconds(now),
         heard_before=frozenset() if job.stock else heard_before(job, pods),
         reports_progress=any(agent.progress.step is not None for agent in agents.values()),
-        workloads=cache.workloads_of(owner) if kueue else None,
+        workloads=None
+        if quota_being_returned is None
+        else _reduce(cache.workloads_of(owner), quota_being_returned),
         unreadable=cache.unreadable.of(owner),
     )
 
@@ -63,6 +66,17 @@ def _mark_deleting(pods: tuple[PodView, ...], uids: Collection[str]) -> tuple[Po
         if pod.uid in uids
         else pod
         for pod in pods
+    )
+
+
+def _reduce(
+    workloads: tuple[WorkloadView, ...], kept: Mapping[str, int]
+) -> tuple[WorkloadView, ...]:
+    return tuple(
+        replace(found, count=kept[found.name], deleting=found.deleting or not kept[found.name])
+        if found.name in kept
+        else found
+        for found in workloads
     )
 
 

@@ -112,6 +112,28 @@ async def test_job_is_made_smaller_at_once_though_its_first_extra_waits(world: Q
     assert world.rounds["a"][-2:] == [("Evicted", 3), ("ScaledDown", 2)]
 
 
+@pytest.mark.parametrize("quota", [3])
+@situations(
+    "before, minimum",
+    {"a Workload that is being deleted": (1, 1), "a base that is being made smaller": (3, 2)},
+)
+async def test_quota_that_is_on_its_way_back_is_not_used_again(
+    world: QueueWorld, before: int, minimum: int
+) -> None:
+    world.submit("a", before, 3)
+    await world.until(lambda: world.size("a") == 3)
+    world.change("a", minReplicas=minimum, replicas=2)
+    await world.until(lambda: world.size("a") == 2)
+    world.cluster.write_seconds = 20.0
+    await world.until(lambda: len(world.pods("a")) == 2)
+    await asyncio.sleep(1.0)
+    world.change("a", replicas=3)
+    await asyncio.sleep(15.0)
+    assert len(world.pods("a")) == 2
+    world.cluster.write_seconds = 0.0
+    await world.until(lambda: world.size("a") == 3)
+
+
 @pytest.mark.parametrize("quota", [4])
 async def test_spare_runs_by_quota_and_gives_it_back_before_any_worker(world: QueueWorld) -> None:
     world.submit("a", None, 2, spares=1)
