@@ -25,9 +25,13 @@ class ElectionThread:
         self._turned_at = time.monotonic()
         self._logged_at = 0.0
         self._watched = threading.get_ident()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="election", daemon=True)
+        self._loop, self._closed = asyncio.new_event_loop(), asyncio.Event()
+        self._thread = threading.Thread(target=self._serve, name="election", daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # it ends what still runs
+            runner.run(self._closed.wait())
 
     @property
     def may_renew(self) -> bool:
@@ -57,6 +61,5 @@ class ElectionThread:
         return found.result()
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._closed.set)
         self._thread.join()
-        self._loop.close()

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -39,6 +40,19 @@ async def test_lease_is_renewed_while_the_event_loop_is_busy(thread: ElectionThr
     time.sleep(2 * TIMING.lease_seconds)  # noqa: ASYNC251  the event loop is to be busy
     assert elector.leading
     renewing.cancel()
+
+
+async def test_end_of_the_thread_ends_what_still_runs_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    thread = ElectionThread()
+    renewing = asyncio.create_task(thread.run(asyncio.sleep(60.0)))
+    await asyncio.sleep(0.1)
+    renewing.cancel()
+    await asyncio.wait({renewing})
+    thread.close()
+    gc.collect()
+    assert caplog.messages == []
 
 
 async def test_leader_whose_event_loop_hangs_leads_no_more(
