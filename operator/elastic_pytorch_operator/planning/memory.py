@@ -29,7 +29,7 @@ from elastic_pytorch_operator.planning.reporting.stragglers import (
     Stragglers,
     read_stragglers,
 )
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait, WaitEnd
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
 from elastic_pytorch_operator.planning.stock.group import StockMemory
 from elastic_pytorch_operator.planning.workers.schedule_timeout import (
     NO_WAIT,
@@ -93,7 +93,7 @@ def find_news(
     declared: Round | None,
     ending: Ending | None,
     resumed: Interruption | None = None,
-    waited: WaitEnd | None = None,
+    waited: str = "",
 ) -> News:
     failed = after.budget.last if after.budget.last is not before.budget.last else None
     return News(declared, resumed, ending, unreported(after.answers.failed), waited, failed)

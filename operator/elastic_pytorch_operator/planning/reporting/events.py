@@ -26,11 +26,7 @@ from elastic_pytorch_operator.planning.reporting.quota_conditions import (
     explain_lack,
     reason_of,
 )
-from elastic_pytorch_operator.planning.reporting.waits import (
-    explain_schedule_wait,
-    explain_wait_end,
-)
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd
+from elastic_pytorch_operator.planning.reporting.waits import explain_schedule_wait
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
@@ -53,7 +49,7 @@ class News:
     resumed: Interruption | None = None
     ending: Ending | None = None
     refusals: Sequence[str] = ()  # new ones
-    waited: WaitEnd | None = None
+    waited: str = ""  # how a wait for a checkpoint has ended
     failed: FailureRecord | None = None
 
 
@@ -76,8 +72,8 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
         note = f"{job.requested} workers are not {_allowed(job)}: {allowed} are wanted"
         events.append(_with_status(names.SCALE_REFUSED, note))
     events += record_refusals(news.refusals)
-    if news.waited is not None:
-        events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, explain_wait_end(job, news.waited)))
+    if news.waited:
+        events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, news.waited))
     rule = failed.rule if failed is not None else None
     if rule is not None and rule.action is FailureAction.IGNORE:
         events.append(RecordEvent(names.FAILURE_IGNORED, f"{rule} ignores a failure: {failed}"))

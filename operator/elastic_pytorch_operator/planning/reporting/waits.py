@@ -6,11 +6,7 @@ from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart
 from elastic_pytorch_operator.planning.nodes.evacuation import Evacuation
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import (
-    Deferral,
-    WaitEnd,
-    WaitEndReason,
-)
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
 from elastic_pytorch_operator.planning.rounds.next_round import describe_ready
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.job import Job
@@ -21,23 +17,6 @@ def explain_deferral(job: Job, deferral: Deferral) -> str:
         return ""
     wait = f"waits up to {deferral.seconds:g} s for the next checkpoint in {job.checkpoint_path}"
     return f"{deferral.change.cause}; {wait}"
-
-
-def explain_wait_end(job: Job, end: WaitEnd) -> str:
-    after, where = f"After {end.seconds:.1f} s", f"checkpoint in {job.checkpoint_path}"
-    match end.reason:
-        case WaitEndReason.CHECKPOINT:
-            return f"{after}: {end.detail} has seen a new {where}"
-        case WaitEndReason.TOO_LONG:
-            return f"{after} without a new {where}"
-        case WaitEndReason.UNWATCHED:
-            return f"{after}: no agent can watch for a {where}"
-        case WaitEndReason.URGENT:
-            return f"{after}: the change cannot wait, {end.detail}"
-        case WaitEndReason.MEMBER_FAILED:
-            return f"{after}: the workers of {end.detail} have failed"
-        case WaitEndReason.NO_CHANGE:
-            return f"{after}: the group no longer needs to change"
 
 
 def explain_growth_wait(job: Job, newcomers: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.reporting.events import News, record_events, record_refusals
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd, WaitEndReason
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 from elastic_pytorch_operator.spec.job import Job
 
@@ -79,10 +78,7 @@ def moment(job: dict[str, Any] | None = None, **said: Any) -> tuple[Job, News]:
             moment(refusals=["no", "never"]),
             ["RefusedByApiServer warning", "RefusedByApiServer warning"],
         ),
-        "a wait is over": (
-            moment(waited=WaitEnd(WaitEndReason.TOO_LONG, 60.0)),
-            ["CheckpointWaitEnded"],
-        ),
+        "a wait is over": (moment(waited="After 60.0 s"), ["CheckpointWaitEnded"]),
         "an ignored failure": (moment(failed=replace(BOOM, rule=IGNORED)), ["FailureIgnored"]),
         "a failure that counts": (moment(failed=replace(BOOM, rule=COUNTED)), []),
         "a round": (moment(declared=replace(ROUND, reason="WorkerJoined")), ["WorkerJoined"]),

@@ -8,13 +8,8 @@ from elastic_pytorch_operator.planning.reporting.waits import (
     explain_growth_wait,
     explain_restart,
     explain_schedule_wait,
-    explain_wait_end,
 )
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import (
-    NO_DEFERRAL,
-    WaitEnd,
-    WaitEndReason,
-)
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 
@@ -22,43 +17,12 @@ from tests.operator.builders import NOW, TIME, a_job
 from tests.operator.spec.test_failure_rules import on_codes
 from tests.situations import situations
 
-WATCHES = a_job(resizePolicy={"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"})
 RULE = find_rule(parse_rules([on_codes("RestartGroup", 42)]), 42, frozenset())
-
-
-@pytest.mark.parametrize(
-    ("end", "text"),
-    [
-        (
-            WaitEnd(WaitEndReason.CHECKPOINT, 4.0, "w0"),
-            "After 4.0 s: w0 has seen a new checkpoint in /checkpoints",
-        ),
-        (
-            WaitEnd(WaitEndReason.TOO_LONG, 30.0),
-            "After 30.0 s without a new checkpoint in /checkpoints",
-        ),
-        (
-            WaitEnd(WaitEndReason.UNWATCHED, 4.0),
-            "After 4.0 s: no agent can watch for a checkpoint in /checkpoints",
-        ),
-        (
-            WaitEnd(WaitEndReason.URGENT, 4.0, "w1 was deleted"),
-            "After 4.0 s: the change cannot wait, w1 was deleted",
-        ),
-        (
-            WaitEnd(WaitEndReason.MEMBER_FAILED, 4.0, "w1"),
-            "After 4.0 s: the workers of w1 have failed",
-        ),
-        (WaitEnd(WaitEndReason.NO_CHANGE, 4.0), "After 4.0 s: the group no longer needs to change"),
-    ],
-)
-def test_end_of_a_wait_for_a_checkpoint(end: WaitEnd, text: str) -> None:
-    assert explain_wait_end(WATCHES, end) == text
 
 
 def test_nothing_to_wait_for_is_not_told() -> None:
     told = (
-        explain_deferral(WATCHES, NO_DEFERRAL),
+        explain_deferral(a_job(), NO_DEFERRAL),
         explain_growth_wait(a_job(), ()),
         explain_evacuation(Evacuation()),
     )
