@@ -14,12 +14,14 @@ from elastic_pytorch_client.views.widgets import state_style
 from elastic_pytorch_operator.api import names as operator_names
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
-from elastic_pytorch_operator.model.failure import FailureRecord, describe_end
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord, describe_end
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.completion import Ending, decide_ending
+from elastic_pytorch_operator.planning.completion import decide_ending
+from elastic_pytorch_operator.planning.failed_writes import Answers
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
+from elastic_pytorch_operator.planning.memory import Memory, Moments
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.reporting.events import News, record_events
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, Interruptions
@@ -227,11 +229,9 @@ def test_condition_in_the_operators_own_words(seen: Observed, told: str) -> None
     assert finding.what.startswith(told)
 
 
-def ending_of(
-    job: dict[str, Any], seen: Observed = ALL, budget: Budget | None = None, **fields_: Any
-) -> Ending:
-    of, workers = a_job(**job), assess_workers(seen)
-    ending, _ = decide_ending(of, a_target(of), seen, workers, budget or Budget(), **fields_)
+def ending_of(job: dict[str, Any], seen: Observed = ALL, **remembered: Any) -> Ending:
+    of, memory = a_job(**job), Memory(**remembered)
+    ending, _ = decide_ending(of, a_target(of), seen, assess_workers(seen), memory, NONE_FAILED)
     assert ending is not None
     return ending
 
@@ -248,8 +248,8 @@ BACKOFF_LIMIT = {"failurePolicy": {"backoffLimit": 1}}
             "raise failurePolicy.backoffLimit",
         ),
         (ending_of({}, budget=Budget(fatal=BOOM)), "A rule of failurePolicy.rules"),
-        (ending_of({}, invalid='Pod "w" is invalid'), "Correct the template"),
-        (ending_of({"activeDeadlineSeconds": 60}, active_since=NOW - 60), "Raise activeDeadline"),
+        (ending_of({}, answers=Answers(invalid='Pod "w" is invalid')), "Correct the template"),
+        (ending_of({"activeDeadlineSeconds": 9}, moments=Moments(NOW - 9)), "Raise activeDeadline"),
         (
             ending_of({"failurePolicy": {"onPodLoss": "FailJob"}}, replace(ALL, pods=ALL.pods[1:])),
             "With Replace",

@@ -96,6 +96,14 @@ class FailureRecord:
         return f"{where} failed, {message}"
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    complete: bool
+    reason: str
+    message: str
+    cause: FailureRecord | None = None
+
+
 def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
     cause = status.get("rootCause")
     if not cause:

@@ -1,19 +1,14 @@
 """Decides whether a job ends now, complete or failed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
-from elastic_pytorch_operator.model.failure import FailureRecord, has_spoken, has_succeeded
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord, has_spoken, has_succeeded
 from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import Observed, PodView
-from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.failures.start_backoff import (
-    NONE_FAILED,
-    FailedStarts,
-    why_given_up,
-)
+from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, why_given_up
+from elastic_pytorch_operator.planning.memory import Departures, Memory
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
@@ -28,38 +23,17 @@ NO_AGENT = (
 GIVE_UP_SECONDS = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    complete: bool
-    reason: str
-    message: str
-    cause: FailureRecord | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Departures:
-    victims: frozenset[str] = frozenset()  # the operator wants them gone
-    excused: frozenset[str] = frozenset()  # lost, but judged by a rule instead of `onPodLoss`
-    leaving: frozenset[str] = frozenset()  # they have left the group since SIGTERM
-
-
-NO_DEPARTURES = Departures()
-
-
 def decide_ending(
     job: Job,
     target: Target,
     observed: Observed,
     candidates: Sequence[Candidate],
-    budget: Budget,
-    departures: Departures = NO_DEPARTURES,
-    *,
-    invalid: str | None = None,
-    active_since: float | None = None,
-    starts: FailedStarts = NONE_FAILED,
+    memory: Memory,
+    starts: FailedStarts,
 ) -> tuple[Ending | None, float | None]:
     """The ending, None if the job goes on, and when to decide again."""
-    deadline = deadline_at(job, active_since)
+    budget, invalid = memory.budget, memory.answers.invalid
+    deadline = deadline_at(job, memory.moments.active_since)
 
     def fail(reason: str, message: str, cause: FailureRecord | None = None) -> tuple[Ending, None]:
         return Ending(False, reason, message, cause), None
@@ -93,7 +67,7 @@ def decide_ending(
         text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
         return fail(names.BACKOFF_LIMIT_EXCEEDED, text, budget.last)
     fails = job.on_pod_loss == FAIL_JOB
-    if fails and (lost := _lost_members(job, observed, candidates, departures)):
+    if fails and (lost := _lost_members(job, observed, candidates, memory.departures)):
         text = f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"
         return fail(names.POD_LOST, text)
     since = observed.saving_since
@@ -157,10 +131,6 @@ def _lost_members(
             if worker.ranked and worker.name not in accounted_for
         ]
     return lost
-
-
-def active_since(target: Target, now: float, known: float | None) -> float | None:
-    return None if target.stopped else now if known is None else known
 
 
 def deadline_at(job: Job, active_since: float | None) -> float | None:

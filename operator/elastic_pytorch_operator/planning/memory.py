@@ -1,6 +1,6 @@
 """What the operator remembers of a job between two plans, and what a plan is."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
@@ -9,13 +9,11 @@ from elastic_pytorch_operator.model.actions import Action
 from elastic_pytorch_operator.model.failure import recorded_cause
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.completion import NO_DEPARTURES, Departures, Ending
-from elastic_pytorch_operator.planning.failed_writes import Answers, unreported
+from elastic_pytorch_operator.planning.failed_writes import Answers
 from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_seconds
 from elastic_pytorch_operator.planning.failures.group_restart import group_restarts
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.nodes.objections import Objections
-from elastic_pytorch_operator.planning.reporting.events import News
 from elastic_pytorch_operator.planning.reporting.goodput import Account
 from elastic_pytorch_operator.planning.reporting.interruption import (
     NO_INTERRUPTIONS,
@@ -47,6 +45,17 @@ class Moments:
     grown_at: float | None = None
     ended_at: float | None = None
 
+    def active(self, now: float, *, stopped: bool) -> "Moments":
+        since = now if self.active_since is None else self.active_since
+        return replace(self, active_since=None if stopped else since)
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    victims: frozenset[str] = frozenset()  # the operator wants them gone
+    excused: frozenset[str] = frozenset()  # lost, but judged by a rule instead of `onPodLoss`
+    leaving: frozenset[str] = frozenset()  # they have left the group since SIGTERM
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -58,7 +67,7 @@ class Memory:
     stall: Stall | None = None
     schedule: ScheduleWait = NO_WAIT
     checkpoint_wait: CheckpointWait | None = None
-    departures: Departures = NO_DEPARTURES
+    departures: Departures = Departures()
     moments: Moments = Moments()
     answers: Answers = field(default_factory=Answers)
     written: Written = field(default_factory=Written)
@@ -85,18 +94,6 @@ class Plan:
     urgent_at: float | None = None
     # When an agent will have been silent for too long; no plan is due before one is late.
     silent_at: float | None = None
-
-
-def find_news(
-    before: Memory,
-    after: Memory,
-    declared: Round | None,
-    ending: Ending | None,
-    resumed: Interruption | None = None,
-    waited: str = "",
-) -> News:
-    failed = after.budget.last if after.budget.last is not before.budget.last else None
-    return News(declared, resumed, ending, unreported(after.answers.failed), waited, failed)
 
 
 def recall(job: Job, now: float, time: str) -> Memory:

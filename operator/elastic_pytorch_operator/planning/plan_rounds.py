@@ -6,16 +6,11 @@ from dataclasses import dataclass, replace
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.actions import Action
-from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.status_changes import GOODPUT
-from elastic_pytorch_operator.planning.completion import (
-    Departures,
-    Ending,
-    active_since,
-    decide_ending,
-)
-from elastic_pytorch_operator.planning.failed_writes import lasting
+from elastic_pytorch_operator.planning.completion import decide_ending
+from elastic_pytorch_operator.planning.failed_writes import lasting, unreported
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.planning.failures.failed_pods import (
     ended_pods,
@@ -30,7 +25,7 @@ from elastic_pytorch_operator.planning.failures.group_restart import (
 )
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
-from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
+from elastic_pytorch_operator.planning.memory import Departures, Memory, Plan
 from elastic_pytorch_operator.planning.nodes.objections import failed_again
 from elastic_pytorch_operator.planning.plan_workers import (
     WorkerPlan,
@@ -40,6 +35,7 @@ from elastic_pytorch_operator.planning.plan_workers import (
 )
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.events import (
+    News,
     record_announcements,
     record_events,
     record_timeout,
@@ -119,7 +115,9 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     )
     status[GOODPUT] = account.as_status(observed.time)
     write, write_at = status_write(job, status, observed, memory.written)
-    news = find_news(memory, after, decision.round, ending, resumed, deferral.over)
+    failed = after.budget.last if after.budget.last is not memory.budget.last else None
+    refusals = unreported(after.answers.failed)
+    news = News(decision.round, resumed, ending, refusals, deferral.over, failed)
     events = [
         *record_announcements(observed, memory.nodes, after.nodes),
         *record_events(job, target, observed, news),
@@ -163,7 +161,6 @@ def _judge_group(job: Job, target: Target, observed: Observed, memory: Memory) -
     leaving = leaving_members(observed, candidates, memory.departures.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
     excused = excused_members(observed, memory.departures.excused, pods, leaving)
-    since = active_since(target, observed.now, memory.moments.active_since)
     memory = replace(
         memory,
         answers=memory.answers.about(job.generation),
@@ -171,19 +168,11 @@ def _judge_group(job: Job, target: Target, observed: Observed, memory: Memory) -
         schedule=workers.schedule,
         stall=stall,
         departures=Departures(victims, excused, leaving),
-        moments=replace(memory.moments, active_since=since),
+        moments=memory.moments.active(observed.now, stopped=target.stopped),
         budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
     )
     ending, ending_recheck = decide_ending(
-        job,
-        target,
-        observed,
-        candidates,
-        memory.budget,
-        memory.departures,
-        invalid=memory.answers.invalid,
-        active_since=since,
-        starts=workers.starts,
+        job, target, observed, candidates, memory, workers.starts
     )
     restarting = find_group_restart(job, observed, memory.budget)
     rechecks = (workers.evacuation.recheck_at, workers.schedule.recheck_at)

@@ -15,6 +15,7 @@ from elastic_pytorch_operator.model.actions import (
     TryPod,
 )
 from elastic_pytorch_operator.model.failure import (
+    Ending,
     FailureRecord,
     Fault,
     fault_of_pod,
@@ -22,13 +23,8 @@ from elastic_pytorch_operator.model.failure import (
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.model.status_changes import GOODPUT
-from elastic_pytorch_operator.planning.completion import (
-    Departures,
-    Ending,
-    active_since,
-    decide_ending,
-)
-from elastic_pytorch_operator.planning.failed_writes import lasting, wants_dry_run
+from elastic_pytorch_operator.planning.completion import decide_ending
+from elastic_pytorch_operator.planning.failed_writes import lasting, unreported, wants_dry_run
 from elastic_pytorch_operator.planning.failures.budget import (
     CRASH_LOOP_SECONDS,
     Budget,
@@ -44,10 +40,10 @@ from elastic_pytorch_operator.planning.failures.start_backoff import (
     FailedStarts,
     find_failed_starts,
 )
-from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
+from elastic_pytorch_operator.planning.memory import Departures, Memory, Plan
 from elastic_pytorch_operator.planning.nodes.objections import find_objections
 from elastic_pytorch_operator.planning.queueing.quota import Target, displaced_pods
-from elastic_pytorch_operator.planning.reporting.events import record_events
+from elastic_pytorch_operator.planning.reporting.events import News, record_events
 from elastic_pytorch_operator.planning.reporting.goodput import keep_account
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.status_writes import status_write
@@ -119,8 +115,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         observed.now,
     )
     stock = replace(stock, group=group)
-    before = memory
-    since = active_since(target, observed.now, memory.moments.active_since)
+    known = memory.budget.last
     excused = excused_members(view.observed, memory.departures.excused, failed)
     memory = replace(
         memory,
@@ -128,7 +123,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         budget=budget,
         stock=stock,
         departures=Departures(victims, excused),
-        moments=replace(memory.moments, active_since=since),
+        moments=memory.moments.active(observed.now, stopped=target.stopped),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory)
     findings = Findings(
@@ -146,7 +141,9 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         times = (over_at, stock.backoff_until, budget.backoff_until, *pauses)
         rechecks += [time for time in times if time > observed.now]
     declared = group.round if group.round is not view.observed.round else None
-    news = find_news(before, memory, declared, ending)
+    new_failure = budget.last if budget.last is not known else None
+    refusals = unreported(memory.answers.failed)
+    news = News(declared, ending=ending, refusals=refusals, failed=new_failure)
     actions += record_events(job, target, view.observed, news)
     write, write_at = status_write(job, status, observed, memory.written)
     memory = replace(memory, answers=memory.answers.reported(), account=account)
@@ -231,17 +228,7 @@ def _decide_ending(
         return Ending(True, names.WORKERS_SUCCEEDED, text), None
     if view.rendezvous.phase is Phase.OVER and not stock.understood:
         return None, None
-    return decide_ending(
-        view.job,
-        view.target,
-        view.observed,
-        view.candidates,
-        memory.budget,
-        memory.departures,
-        invalid=memory.answers.invalid,
-        active_since=memory.moments.active_since,
-        starts=view.starts,
-    )
+    return decide_ending(view.job, view.target, view.observed, view.candidates, memory, view.starts)
 
 
 def _ended_pods(ends: Iterable[End]) -> list[FailureRecord]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import RecordEvent
-from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failed_writes import name_some
 from elastic_pytorch_operator.planning.nodes.objections import ENDS, Objections, nodes_of
 from elastic_pytorch_operator.planning.queueing.quota import Target

@@ -5,7 +5,7 @@ the time in between was booked under another activity, and moves.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended
 from elastic_pytorch_operator.api.times import seconds_between
-from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.status_changes import GOODPUT
 from elastic_pytorch_operator.planning.reporting.interruption import (
@@ -23,7 +23,6 @@ from elastic_pytorch_operator.planning.reporting.interruption import (
     Interruptions,
 )
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA
-from elastic_pytorch_operator.planning.reporting.status import processes_of_a_worker
 from elastic_pytorch_operator.spec.job import Job
 
 TINY = 1e-6  # seconds, more than sums of floats are off by
@@ -175,6 +174,11 @@ def keep_account(
     )
     account = advance_account(account, observed.now, now)
     return account if resumed is None else book_interruption(account, resumed)
+
+
+def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
+    processes = max((agent.local_world_size for agent in agents), default=0)
+    return processes or (int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1)
 
 
 def find_activity(

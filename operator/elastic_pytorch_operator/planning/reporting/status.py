@@ -1,6 +1,6 @@
 """What a job's status should say."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from elastic_pytorch_operator.api.conditions import (
     merge_conditions,
     not_ended,
 )
+from elastic_pytorch_operator.model.failure import Ending
 from elastic_pytorch_operator.model.observed import (
     MAX_METRICS,
     AgentState,
@@ -23,7 +24,6 @@ from elastic_pytorch_operator.model.observed import (
 from elastic_pytorch_operator.model.operator_state import OperatorState, read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.status_changes import HISTORY
-from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, name_some
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
@@ -34,6 +34,7 @@ from elastic_pytorch_operator.planning.reporting.failing_saves import (
     explain_unsaved_steps,
     with_failing_saves,
 )
+from elastic_pytorch_operator.planning.reporting.goodput import processes_of_a_worker
 from elastic_pytorch_operator.planning.reporting.history import add_changes, count_interruptions
 from elastic_pytorch_operator.planning.reporting.ignored_fields import with_ignored_fields
 from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, Interruptions
@@ -182,11 +183,6 @@ def _occasional_fields(job: Job, findings: Findings) -> Status:
 def count_spares(job: Job, target: Target, workers: int) -> int:
     """How many of some workers are beyond the wanted ones, whichever they are."""
     return 0 if target.stopped else min(job.spares, max(0, workers - target.size))
-
-
-def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
-    processes = max((agent.local_world_size for agent in agents), default=0)
-    return processes or (int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1)
 
 
 def _conditions(

@@ -6,8 +6,7 @@ What their notes say of rounds and interruptions, tests/plugin/test_operator_sen
 from dataclasses import replace
 from typing import Any
 
-from elastic_pytorch_operator.model.failure import FailureRecord
-from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.planning.reporting.events import News, record_events, record_refusals
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules

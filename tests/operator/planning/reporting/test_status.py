@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentView, Observed, PodView
 from elastic_pytorch_operator.model.round import Member, Round
-from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.history import MAX_BYTES as HISTORY_BYTES
