@@ -216,9 +216,7 @@ def has_device_fault(agent: AgentView) -> bool:
 
 
 def failed_members(observed: Observed) -> list[AgentView]:
-    number = observed.round.number if observed.round else 0
-    members = observed.agents_in(observed.round)
-    return [a for a in members if a.state is AgentState.FAILED and a.round == number]
+    return [a for a in observed.took_up(observed.round) if a.state is AgentState.FAILED]
 
 
 def record_of(agent: AgentView) -> FailureRecord:

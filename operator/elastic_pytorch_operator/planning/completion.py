@@ -141,7 +141,7 @@ def deadline_at(job: Job, active_since: float | None) -> float | None:
 
 def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float | None]:
     """Why no container of a job that never had a round can be created; and when to look again."""
-    waiting = [pod for pod in pods if not pod.ended and not pod.deleting]
+    waiting = [pod for pod in pods if pod.stays]
     if not waiting or any(pod.started or not pod.stuck for pod in waiting):
         return "", None
     first = min(waiting, key=lambda pod: (pod.stuck_since, pod.created_at))

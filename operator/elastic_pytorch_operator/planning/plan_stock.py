@@ -158,7 +158,7 @@ def _look(
     pods = (*observed.pods, *observed.stores)
     lost = frozenset(pod.name for pod in pods if not pod.ended and has_lost_node(pod, observed))
     mine = [pod for pod in observed.pods if pod.rendezvous == number and pod.name not in lost]
-    running = [pod for pod in mine if pod.started and not (pod.ended or pod.deleting)]
+    running = [pod for pod in mine if pod.started and pod.stays]
     if known is None:
         stock = StockMemory(
             number, now, disturbed=bool(observed.pods), group=adopt_group(job, running, now)

@@ -78,7 +78,7 @@ def _has_lost_member(observed: Observed) -> bool:
     if observed.round is None:
         return False
     heard_out = {name for name, agent in observed.agents.items() if agent.gives_up}
-    here = {pod.name for pod in observed.pods if not (pod.ended or pod.deleting)}
+    here = {pod.name for pod in observed.pods if pod.stays}
     return len(observed.ranks.keys() & (here | heard_out)) < observed.round.size
 
 

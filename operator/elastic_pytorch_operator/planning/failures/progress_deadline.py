@@ -46,7 +46,7 @@ def find_stall(
     ):
         return None, None
     number = round_.number
-    members = [agent for agent in observed.agents_in(round_) if agent.round == number]
+    members = observed.took_up(round_)
     # In an orderly change the round before may train on to its next step boundary.
     stepping = [
         agent for agent in observed.agents.values() if round_.orderly_since <= agent.round <= number

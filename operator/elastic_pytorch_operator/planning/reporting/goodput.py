@@ -210,8 +210,7 @@ def find_activity(
         return replace(now, activity=activity, since=current.since)
     if last is not None and last.round == round_.number and last.step_before is not None:
         return replace(now, since=last.since + (last.seconds or 0.0))
-    members = (agent for agent in observed.agents.values() if agent.worker in round_.ranks)
-    agents = [agent for agent in members if agent.round == round_.number]
+    agents = observed.took_up(round_)
     stepped = [agent.progressed_at for agent in agents if agent.progress.first_step is not None]
     if stepped:
         return replace(now, since=min(stepped))
@@ -228,7 +227,7 @@ def _waits_for(reason: str, observed: Observed, interrupted: bool) -> Activity:
         return Activity.WAITING_FOR_QUOTA
     if reason in (names.BACKING_OFF, names.GROUP_RESTARTED):
         return Activity.RECOVERING
-    unplaced = any(not (pod.ended or pod.deleting or pod.node) for pod in observed.pods)
+    unplaced = any(pod.stays and not pod.node for pod in observed.pods)
     if reason == names.SCHEDULE_TIMEOUT or unplaced:
         return Activity.WAITING_FOR_NODES
     if interrupted:

@@ -175,8 +175,7 @@ def advance_interruption(
             interruption = replace(interruption, stopped_at=stopped_at)
     if round_.size == 0:
         return interruption
-    here = [a for a in observed.agents_in(round_) if a.round == round_.number]
-    active = [a for a in here if a.state in ACTIVE]
+    active = [a for a in observed.took_up(round_) if a.state in ACTIVE]
     if len(active) < round_.size:
         return interruption
     before, lost = interruption.step_before, None

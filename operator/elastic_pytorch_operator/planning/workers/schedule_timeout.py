@@ -72,7 +72,7 @@ def give_back(replicas: Replicas, wait: ScheduleWait, observed: Observed) -> Rep
     if observed.now >= wait.retry_at:
         return replicas
     others = {pod.name for pod in (*replicas.discard, *replicas.abandon)}
-    alive = (pod.name for pod in observed.pods if not (pod.ended or pod.deleting))
+    alive = (pod.name for pod in observed.pods if pod.stays)
     return replace(replicas, create=(), victims=frozenset(alive) - others)
 
 

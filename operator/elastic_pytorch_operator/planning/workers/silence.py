@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from elastic_pytorch_operator.model.failure import failed_members, is_unprepared
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 
 STALLED_SECONDS = 10.0  # without a step, in a group that reports only in part to a new leader
 TOGETHER_HEARTBEATS = 1.5  # between the last ones of members that fell silent at the same moment
@@ -165,7 +165,7 @@ def rest_of_group(observed: Observed) -> Wait:
     if members and (complete or any(agent.state is not AgentState.RUNNING for agent in members)):
         return NO_GROUP
     before = (pod for pod in observed.pods if pod.name in observed.heard_before)
-    heard = [pod.name in observed.agents for pod in before if _runs(pod)]
+    heard = [pod.name in observed.agents for pod in before if pod.started and pod.stays]
     if not all(heard) and not (members and any(heard)):
         return UNHEARD
     return RUNS if members else NO_GROUP
@@ -173,7 +173,8 @@ def rest_of_group(observed: Observed) -> Wait:
 
 def takeover_grace_until(observed: Observed) -> float | None:
     """Until when a new leader decides nothing about a job, monotonic seconds; None: it decides."""
-    unheard = {pod.name for pod in observed.pods if pod.name not in observed.agents and _runs(pod)}
+    running = (pod.name for pod in observed.pods if pod.started and pod.stays)
+    unheard = {name for name in running if name not in observed.agents}
     if not unheard:
         return None
     since, let_in_at = observed.listening_since, observed.lets_in_since
@@ -258,7 +259,3 @@ class Silences:
 
 def _later(since: float, sign: float, delay: Delay) -> float:
     return max(since, min(sign, since + delay.lost_seconds))
-
-
-def _runs(pod: PodView) -> bool:
-    return pod.started and not (pod.ended or pod.deleting)

@@ -59,7 +59,7 @@ def plan_replicas(
     missing = [pod for pod in pods if pod.name in gone and not pod.ended]
     abandon = (pod for pod in missing if observed.on_unready_node(pod))
     leaves = {*gone, *going.staying, *going.leaving}
-    running = (pod for pod in pods if not (pod.ended or pod.deleting or pod.disrupted))
+    running = (pod for pod in pods if pod.stays and not pod.disrupted)
     serving = [pod for pod in running if pod.name not in leaves]
     replaced = {pod.name for pod in serving if pod.name in going.outdated}
     removed = replaced | {pod.name for pod in serving if pod.name in going.displaced}
