@@ -117,13 +117,6 @@ class PodView:
         """Whether stock torchrun runs in it, so that no agent reports its end."""
         return self.rendezvous > 0
 
-    def newer_than(self, other: "PodView | None") -> bool:
-        """Whether it was created later; of two at once, the ended one is older."""
-        return other is None or (self.creation_time, not self.ended) > (
-            other.creation_time,
-            not other.ended,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class NodeView:

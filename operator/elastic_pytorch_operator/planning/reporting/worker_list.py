@@ -11,7 +11,7 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.numbers import format_ranges
 from elastic_pytorch_operator.api.times import earlier
-from elastic_pytorch_operator.model.known_workers import HEARD_STATES
+from elastic_pytorch_operator.model.known_workers import HEARD_STATES, newest_by_index
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
@@ -48,28 +48,20 @@ def describe_workers(
 
     if len(there) <= MAX_LISTED:
         return {"workers": entries(there)}, ""
-    newest = _newest_by_index(there, observed)
-    replaced = [c for c in there if newest[c.index] is not c]
-    restless = [c for c in newest.values() if states[c.worker] not in CALM_STATES]
-    calm = [c for c in newest.values() if states[c.worker] in CALM_STATES]
+    pods = observed.pods_by_name
+    last = newest_by_index(pods[c.worker] for c in there)
+    newest = [c for c in there if last[c.index].name == c.worker]
+    replaced = [c for c in there if last[c.index].name != c.worker]
+    restless = [c for c in newest if states[c.worker] not in CALM_STATES]
+    calm = [c for c in newest if states[c.worker] in CALM_STATES]
     listed = {c.worker for c in [*restless, *calm, *replaced][:MAX_LISTED]}
-    others = [c for c in newest.values() if c.worker not in listed]
+    others = [c for c in newest if c.worker not in listed]
     found: dict[str, Any] = {"workers": entries(c for c in there if c.worker in listed)}
     if others:
         found["unlistedWorkers"] = _indexes_by_state(others, states)
     heard = (c.worker for c in others if states[c.worker] in HEARD_STATES)
-    times = (observed.pods_by_name[worker].creation_time for worker in heard)
+    times = (pods[worker].creation_time for worker in heard)
     return found, max(times, default="")
-
-
-def _newest_by_index(there: Sequence[Candidate], observed: Observed) -> dict[int, Candidate]:
-    newest: dict[int, Candidate] = {}
-    for candidate in there:
-        known = newest.setdefault(candidate.index, candidate)
-        pods = observed.pods_by_name
-        if known is not candidate and pods[candidate.worker].newer_than(pods[known.worker]):
-            newest[candidate.index] = candidate
-    return newest
 
 
 def _indexes_by_state(workers: Sequence[Candidate], states: Mapping[str, str]) -> dict[str, str]:
