@@ -86,10 +86,6 @@ class PodView:
     creation_time: str = ""  # by the API server: comparable with that of other pods only
 
     @property
-    def hopeless(self) -> bool:
-        return self.waiting_reason in NEVER
-
-    @property
     def stuck(self) -> bool:
         return self.waiting_reason in (*NEVER, *HARDLY)
 

@@ -6,7 +6,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.failure import Ending, FailureRecord, has_spoken, has_succeeded
 from elastic_pytorch_operator.model.known_workers import known_workers
-from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.model.observed import NEVER, Observed, PodView
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, why_given_up
 from elastic_pytorch_operator.planning.memory import Departures, Memory
 from elastic_pytorch_operator.planning.queueing.quota import Target
@@ -146,7 +146,7 @@ def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float
         return "", None
     first = min(waiting, key=lambda pod: (pod.stuck_since, pod.created_at))
     hopeless_at = first.stuck_since + GIVE_UP_SECONDS
-    if now < hopeless_at and not any(pod.hopeless for pod in waiting):
+    if now < hopeless_at and not any(pod.waiting_reason in NEVER for pod in waiting):
         return "", hopeless_at
     why = f"no worker can start: {first.waiting}; correct spec.template and create the job again"
     return why, None

@@ -50,7 +50,8 @@ class Answers:
         return replace(self, generation=generation, failed=failed)
 
     def reported(self) -> "Answers":
-        return replace(self, failed=mark_reported(self.failed))
+        failed = {k: replace(w, reported=w.reported or w.lasting) for k, w in self.failed.items()}
+        return replace(self, failed=failed)
 
 
 def note_failure(
@@ -91,10 +92,6 @@ def name_some(words: Sequence[str]) -> str:
 def unreported(failed: FailedWrites) -> tuple[str, ...]:
     new = (write.words for write in failed.values() if write.lasting and not write.reported)
     return tuple(dict.fromkeys(new))[:MAX_REPORTED]
-
-
-def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
-    return {k: replace(w, reported=w.reported or w.lasting) for k, w in failed.items()}
 
 
 def wants_dry_run(job: Job, target: Target, observed: Observed, answers: Answers) -> bool:

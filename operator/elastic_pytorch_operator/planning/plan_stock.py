@@ -102,7 +102,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     replicas = plan_replicas(job, target, serving, view.candidates, going)
     there = observed.pods_by_name.keys() | view.observed.ranks.keys()
     victims = (memory.departures.victims | replicas.victims) & there
-    ended = _ended_pods(view.ends)
+    ended = [_judged(end) for end in view.ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
     failed = judge_pods(view.observed, view.candidates, job.rules, ended, victims)
     budget, stock, events = _understand(view, memory.budget, stock, failed)
     group, settled_at = next_group(
@@ -229,10 +229,6 @@ def _decide_ending(
     if view.rendezvous.phase is Phase.OVER and not stock.understood:
         return None, None
     return decide_ending(view.job, view.target, view.observed, view.candidates, memory, view.starts)
-
-
-def _ended_pods(ends: Iterable[End]) -> list[FailureRecord]:
-    return [_judged(end) for end in ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
 
 
 def _judged(end: End) -> FailureRecord:

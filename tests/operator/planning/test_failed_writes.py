@@ -9,7 +9,6 @@ from elastic_pytorch_operator.planning.failed_writes import (
     Answers,
     FailedWrite,
     describe,
-    mark_reported,
     note_failure,
     unreported,
     wants_dry_run,
@@ -54,7 +53,7 @@ def test_what_fails_is_told_by_one_event_however_often_it_is_tried() -> None:
     failed = {"pods": quota, "service": quota, "status": passing}
     assert describe(failed) == "exceeded quota"
     assert unreported(failed) == ("exceeded quota",)
-    failed = mark_reported(failed)
+    failed = Answers(failed).reported().failed
     assert unreported(failed) == ()
     failed = {
         "pods": note_failure(failed["pods"], Judgement.REFUSED, "exceeded quota: used 4", NOW),
@@ -71,7 +70,7 @@ def test_refused_deletions_of_many_pods_do_not_fill_the_status_nor_make_many_eve
     }
     assert describe(failed) == "pod 0 is kept; pod 1 is kept; pod 2 is kept; and 997 more"
     assert len(unreported(failed)) == 3
-    assert unreported(mark_reported(failed)) == ()
+    assert unreported(Answers(failed).reported().failed) == ()
 
 
 def suspended(reason: str) -> dict[str, Any]:

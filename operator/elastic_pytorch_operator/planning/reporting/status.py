@@ -101,7 +101,7 @@ def describe_job(
     old = job.status
     live = [c for c in candidates if c.alive]
     ready = sum(c.ready and c.worker not in findings.torn for c in live)
-    ready_spares = count_spares(job, findings.target, ready)
+    ready_spares = count_spares(findings.target, ready)
     agents = observed.agents_in(round_)
     backs_off = observed.now < budget.backoff_until and any(c.failed for c in live)
     paused = findings.restarting.asked or backs_off
@@ -116,7 +116,7 @@ def describe_job(
     state = OperatorState(findings.schedule.timeouts, grown_time, newest_pod_time, open_)
     status: Status = {
         "observedGeneration": job.generation,
-        "replicas": len(live) - count_spares(job, findings.target, len(live)),
+        "replicas": len(live) - count_spares(findings.target, len(live)),
         "readyReplicas": ready - ready_spares,
         **_occasional_fields(job, findings),
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
@@ -180,9 +180,9 @@ def _occasional_fields(job: Job, findings: Findings) -> Status:
     return found
 
 
-def count_spares(job: Job, target: Target, workers: int) -> int:
+def count_spares(target: Target, workers: int) -> int:
     """How many of some workers are beyond the wanted ones, whichever they are."""
-    return 0 if target.stopped else min(job.spares, max(0, workers - target.size))
+    return 0 if target.stopped else min(target.spares, max(0, workers - target.size))
 
 
 def _conditions(

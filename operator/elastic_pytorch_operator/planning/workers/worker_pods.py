@@ -14,7 +14,6 @@ from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, FailedWri
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.sizes import unit_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def plan_replicas(
 def free_indices(taken: Collection[int], count: int, unit: int) -> tuple[int, ...]:
     """Returns indices for new pods: first those that units there lack, then the lowest."""
     begun = {index - index % unit for index in taken}
-    units = (index for first in sorted(begun) for index in unit_indices(first, unit))
+    units = (index for first in sorted(begun) for index in range(first, first + unit))
     lacking = (index for index in units if index not in taken)
     fresh = (index for index in itertools.count() if index - index % unit not in begun)
     return tuple(itertools.islice(itertools.chain(lacking, fresh), max(0, count)))
