@@ -62,7 +62,6 @@ from elastic_pytorch_operator.planning.reporting.stragglers import (
     advance_stragglers,
     record_stragglers,
 )
-from elastic_pytorch_operator.planning.reporting.waits import explain_restart
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.membership import torn_workers
 from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, grows, next_round
@@ -98,12 +97,12 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         interruptions=after.interruptions,
         ending=ending,
         refusals=lasting(after.answers.failed),
-        deferral=deferral,
+        waiting=deferral.waits,
         cooling=decision.cooling,
         restarting=judged.restarting,
         grown=grows(observed.round, decision.round),
         starts=workers.starts,
-        evacuation=workers.evacuation,
+        leaving=workers.evacuation.explain(),
         schedule=workers.schedule,
         stragglers=after.stragglers,
         torn=torn_workers(workers.candidates, job.unit_replicas),
@@ -259,7 +258,7 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: _Judgement
         stall=Cause(names.PROGRESS_STALLED, judged.stall.cause.message) if judged.stall else None,
         settled=memory.checkpoint_wait is not None,
         grown_at=memory.moments.grown_at,
-        restart=Cause(names.GROUP_RESTARTED, explain_restart(judged.restarting))
+        restart=Cause(names.GROUP_RESTARTED, judged.restarting.explain())
         if judged.restarting.stops
         else None,
         eviction=Cause(names.EVICTED, explain_eviction(target.quota))

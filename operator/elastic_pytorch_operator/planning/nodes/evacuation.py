@@ -33,8 +33,11 @@ class Evacuation:
     leave_by: float = math.inf  # the first of `leaving`
     recheck_at: float | None = None
 
-
-NO_EVACUATION = Evacuation()
+    def explain(self) -> str:
+        return "; ".join(
+            f"{worker} {why}, as soon as its replacement is ready"
+            for worker, why in self.staying.items()
+        )
 
 
 def plan_evacuation(

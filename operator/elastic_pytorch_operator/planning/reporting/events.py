@@ -25,7 +25,6 @@ from elastic_pytorch_operator.planning.reporting.quota_conditions import (
     explain_lack,
     reason_of,
 )
-from elastic_pytorch_operator.planning.reporting.waits import explain_schedule_wait
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
@@ -129,7 +128,7 @@ def record_announcements(
 def record_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
     if wait.timeouts <= read_operator_state(job.status).schedule_timeouts:
         return []
-    note = _sentence(explain_schedule_wait(job, wait))
+    note = _sentence(wait.explain(job))
     return [_with_status(names.SCHEDULE_TIMEOUT, note, warning=True)]
 
 

@@ -28,7 +28,6 @@ from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, name_s
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
-from elastic_pytorch_operator.planning.nodes.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.failing_saves import (
     explain_unsaved_steps,
@@ -52,15 +51,7 @@ from elastic_pytorch_operator.planning.reporting.quota_conditions import (
     suspended,
 )
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
-from elastic_pytorch_operator.planning.reporting.waits import (
-    explain_deferral,
-    explain_evacuation,
-    explain_growth_wait,
-    explain_restart,
-    explain_schedule_wait,
-)
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL, Deferral
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
@@ -79,12 +70,12 @@ class Findings:
     interruptions: Interruptions = NO_INTERRUPTIONS
     ending: Ending | None = None
     refusals: Sequence[str] = ()
-    deferral: Deferral = NO_DEFERRAL
-    cooling: Sequence[str] = ()
+    waiting: str = ""  # a change, for a checkpoint
+    cooling: str = ""  # newcomers wait, as the group has just grown
     restarting: GroupRestart = NO_RESTART
     grown: bool = False
     starts: FailedStarts = NONE_FAILED
-    evacuation: Evacuation = NO_EVACUATION
+    leaving: str = ""  # workers will, once their replacements are ready
     schedule: ScheduleWait = NO_WAIT
     stragglers: Stragglers = NO_STRAGGLERS
     torn: Container[str] = frozenset()  # ready workers that wait for others of their unit
@@ -197,8 +188,7 @@ def _conditions(
     unsaved: str,
 ) -> list[Condition]:
     target, refusal = findings.target, name_some(findings.refusals)
-    waiting = explain_deferral(job, findings.deferral)
-    cooling = explain_growth_wait(job, findings.cooling)
+    waiting, cooling = findings.waiting, findings.cooling
     if job.suspend:
         return suspended(job, observed, size, waiting, refusal, unsaved)
     if target.held:
@@ -230,14 +220,13 @@ def _conditions(
         word = "growing" if size < target.wanted else "shrinking"
         text = f"{word} from {size} to {target.wanted} workers"
         resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, text)
-    if findings.evacuation.staying and size:
-        leaving = explain_evacuation(findings.evacuation)
-        text = f"{resizing.message}; {leaving}" if resizing.true else leaving
+    if findings.leaving and size:
+        text = f"{resizing.message}; {findings.leaving}" if resizing.true else findings.leaving
         resizing = Condition(names.RESIZING, True, names.NODE_ENDING, text)
-    if findings.deferral.change is not None:
+    if waiting:
         text = f"{resizing.message}: {waiting}" if resizing.true else waiting
         resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)
-    if findings.cooling:
+    if cooling:
         resizing = replace(
             resizing, true=True, reason=names.COOLING_DOWN, message=f"{resizing.message}: {cooling}"
         )
@@ -266,14 +255,14 @@ def _running(
         refusal = name_some(findings.refusals)
         return Condition(names.RUNNING, True, reason, f"{text}; {refusal}" if refusal else text)
     if findings.schedule.retry_time is not None:
-        text = explain_schedule_wait(job, findings.schedule)
+        text = findings.schedule.explain(job)
         return Condition(names.RUNNING, False, names.SCHEDULE_TIMEOUT, text)
     budget = findings.budget
     if observed.now < budget.backoff_until and budget.last is not None:
         text = f"restarting after {_which_failure(job, budget)}; {budget.last}"
         return Condition(names.RUNNING, False, names.BACKING_OFF, text)
     if findings.restarting.under_way:
-        text = explain_restart(findings.restarting)
+        text = findings.restarting.explain()
         return Condition(names.RUNNING, False, names.GROUP_RESTARTED, text)
     text = f"{ready} of {findings.target.wanted} workers are ready; training needs {job.minimum}"
     text = f"{text}; {shortage}" if shortage else text

@@ -31,12 +31,8 @@ class CheckpointWait:
 class Deferral:
     wait: CheckpointWait | None = None
     until: float | None = None  # the longest that the change waits; None: it need not
-    change: Round | None = None
-    seconds: float = 0.0  # the longest wait, since the change was first wanted
+    waits: str = ""  # which change, and how long, for people; empty: none does
     over: str = ""  # how a wait has ended, for people; empty: none has
-
-
-NO_DEFERRAL = Deferral()
 
 
 def defer_for_checkpoint(
@@ -53,7 +49,7 @@ def defer_for_checkpoint(
 
     def end(how: str) -> Deferral:
         if known is None:
-            return NO_DEFERRAL
+            return Deferral()
         return Deferral(over=f"After {observed.now - known.since:.1f} s{how}")
 
     if wanted is None or current is None:
@@ -82,7 +78,8 @@ def defer_for_checkpoint(
     if not counts:
         return end(f": no agent can watch for a {where}")
     wait = replace(wait, counts={**counts, **wait.counts})
-    return Deferral(wait, until, wanted, round(until - wait.since, 1))
+    longest = f"up to {round(until - wait.since, 1):g} s for the next {where}"
+    return Deferral(wait, until, f"{wanted.cause}; waits {longest}")
 
 
 def leaving_wait_seconds(job: Job) -> float:

@@ -30,6 +30,13 @@ class ScheduleWait:
     recheck_at: float | None = None
     retry_time: str | None = None  # RFC 3339, the same while it waits; None: it does not
 
+    def explain(self, job: Job) -> str:
+        return (
+            f"fewer than {job.minimum} workers had a node for {job.scheduling.timeout_seconds} s "
+            "(scheduling.scheduleTimeoutSeconds): their pods are deleted to make room for other "
+            f"jobs, and the next attempt is at {self.retry_time}"
+        )
+
 
 NO_WAIT = ScheduleWait()
 

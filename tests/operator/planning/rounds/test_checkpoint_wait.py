@@ -7,7 +7,6 @@ from elastic_pytorch_operator.api.names import CHECKPOINT_WAIT_ENDED
 from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.reporting.waits import explain_deferral
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import (
     CheckpointWait,
     Deferral,
@@ -124,11 +123,11 @@ def case(
     },
 )
 def test_change_is_held_or_goes(given: Case, until: float | None) -> None:
-    _, _, wanted, known = given
+    known = given[3]
     hold = defer_for_checkpoint(*given)
     assert hold.until == until
     assert (hold.wait is None) is (until is None)
-    assert hold.change is (None if until is None else wanted)
+    assert bool(hold.waits) is (until is not None)
     ended = known is not None and known.round == 7 and until is None
     assert bool(hold.over) is ended
 
@@ -151,8 +150,7 @@ def test_end_of_a_wait_is_explained(now: Observed, wanted: Round | None, end: st
 def test_wait_says_how_long_it_may_last() -> None:
     short = job(grace=9)
     held = defer_for_checkpoint(short, seen(deleting=True, w0=3), ORDERLY, None)
-    told = explain_deferral(short, held)
-    assert told == "w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints"
+    assert held.waits == ("w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints")
 
 
 @situations(
