@@ -21,7 +21,7 @@ from elastic_pytorch_operator.planning.completion import decide_ending
 from elastic_pytorch_operator.planning.failed_writes import Answers
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
-from elastic_pytorch_operator.planning.memory import Memory, Moments
+from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.reporting.events import News, record_events
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, Interruptions
@@ -246,7 +246,7 @@ BACKOFF_LIMIT = {"failurePolicy": {"backoffLimit": 1}}
         ),
         (ending_of({}, budget=Budget(fatal=BOOM)), "A rule of failurePolicy.rules"),
         (ending_of({}, answers=Answers(invalid='Pod "w" is invalid')), "Correct the template"),
-        (ending_of({"activeDeadlineSeconds": 9}, moments=Moments(NOW - 9)), "Raise activeDeadline"),
+        (ending_of({"activeDeadlineSeconds": 9}, active_since=NOW - 9), "Raise activeDeadline"),
         (
             ending_of({"failurePolicy": {"onPodLoss": "FailJob"}}, replace(ALL, pods=ALL.pods[1:])),
             "With Replace",

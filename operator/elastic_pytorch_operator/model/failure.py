@@ -130,10 +130,7 @@ def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
     )
 
 
-def fault_of_worker(failure: Failure | None) -> Fault:
-    """By its agent's report; None: stock torchrun has none."""
-    if failure is None:
-        return Fault.ECHO
+def fault_of_worker(failure: Failure) -> Fault:
     if failure.exception == DEVICE_FAULT:
         return Fault.PLACE
     if failure.signal == "SIGKILL":
@@ -224,23 +221,19 @@ def record_of(agent: AgentView) -> FailureRecord:
     if failure is None:
         message = "its workers have failed; torchrun does not report why, see the log of the pod"
         return FailureRecord(
-            agent.worker, agent.rank, 1, "", message, agent.state_since, fault_of_worker(None)
+            agent.worker, agent.rank, 1, "", message, agent.state_since, Fault.ECHO
         )
+    message, traceback = failure.message.strip(), failure.traceback.strip()
     return FailureRecord(
         worker=agent.worker,
         rank=failure.rank,
         exit_code=failure.exit_code,
         signal=failure.signal,
-        message=_words_of(failure),
+        message=traceback if message in traceback else f"{message}\n{traceback}".strip(),
         failed_at=failure.failed_at,
         fault=fault_of_worker(failure),
         pid=failure.pid or None,
     )
-
-
-def _words_of(failure: Failure) -> str:
-    message, traceback = failure.message.strip(), failure.traceback.strip()
-    return traceback if message in traceback else f"{message}\n{traceback}".strip()
 
 
 def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:

@@ -267,6 +267,10 @@ class Observed:
     def ranks(self) -> Mapping[str, int]:
         return self.round.ranks if self.round else {}
 
+    @property
+    def group_size(self) -> int:
+        return self.round.size if self.round else 0
+
     @cached_property
     def saving_since(self) -> float | None:
         since = (agent.saving_since for agent in self.took_up(self.round))

@@ -8,7 +8,7 @@ from elastic_pytorch_operator.model.failure import Ending, FailureRecord, has_sp
 from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import NEVER, Observed, PodView
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, why_given_up
-from elastic_pytorch_operator.planning.memory import Departures, Memory
+from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
@@ -33,7 +33,7 @@ def decide_ending(
 ) -> tuple[Ending | None, float | None]:
     """The ending, None if the job goes on, and when to decide again."""
     budget, invalid = memory.budget, memory.answers.invalid
-    deadline = deadline_at(job, memory.moments.active_since)
+    deadline = deadline_at(job, memory.active_since)
 
     def fail(reason: str, message: str, cause: FailureRecord | None = None) -> tuple[Ending, None]:
         return Ending(False, reason, message, cause), None
@@ -67,7 +67,7 @@ def decide_ending(
         text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
         return fail(names.BACKOFF_LIMIT_EXCEEDED, text, budget.last)
     fails = job.on_pod_loss == FAIL_JOB
-    if fails and (lost := _lost_members(job, observed, candidates, memory.departures)):
+    if fails and (lost := _lost_members(job, observed, candidates, memory)):
         text = f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"
         return fail(names.POD_LOST, text)
     since = observed.saving_since
@@ -106,20 +106,20 @@ def _never_joined(observed: Observed) -> str:
 
 
 def _lost_members(
-    job: Job, observed: Observed, candidates: Sequence[Candidate], departures: Departures
+    job: Job, observed: Observed, candidates: Sequence[Candidate], memory: Memory
 ) -> list[str]:
     """With rules on conditions, SIGTERM alone is no loss: these will say why the pod ends."""
-    excepted = {*departures.victims, *departures.excused}
+    excepted = {*memory.victims, *memory.excused}
     members = observed.ranks
     waits = any(rule.conditions for rule in job.rules)
     known = {pod.name for pod in observed.pods if not waits or pod.deleting or pod.ended}
     lost = [
         f"{c.worker} {c.why}"
         for c in candidates
-        if (c.worker in members or (waits and c.worker in departures.leaving))
+        if (c.worker in members or (waits and c.worker in memory.leaving))
         and c.worker not in excepted
         and (c.gone or (c.liveness is Liveness.LEAVING and c.worker in known))
-        and not has_succeeded(c.worker, observed)
+        and not c.succeeded
     ]
     # A new leader's round has only the members that have reported to it; the status names the rest.
     size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))

@@ -1,6 +1,6 @@
 """What the operator remembers of a job between two plans, and what a plan is."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
@@ -38,26 +38,6 @@ from elastic_pytorch_operator.spec.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
-    """In monotonic seconds of this operator; None: not yet, or unknown."""
-
-    active_since: float | None = None  # the start of the job, or its last resumption
-    grown_at: float | None = None
-    ended_at: float | None = None
-
-    def active(self, now: float, *, stopped: bool) -> "Moments":
-        since = now if self.active_since is None else self.active_since
-        return replace(self, active_since=None if stopped else since)
-
-
-@dataclass(frozen=True, slots=True)
-class Departures:
-    victims: frozenset[str] = frozenset()  # the operator wants them gone
-    excused: frozenset[str] = frozenset()  # lost, but judged by a rule instead of `onPodLoss`
-    leaving: frozenset[str] = frozenset()  # they have left the group since SIGTERM
-
-
-@dataclass(frozen=True, slots=True)
 class Memory:
     """Its loss does the job no harm."""
 
@@ -67,13 +47,22 @@ class Memory:
     stall: Stall | None = None
     schedule: ScheduleWait = NO_WAIT
     checkpoint_wait: CheckpointWait | None = None
-    departures: Departures = Departures()
-    moments: Moments = Moments()
+    # Workers:
+    victims: frozenset[str] = frozenset()  # the operator wants them gone
+    excused: frozenset[str] = frozenset()  # lost, but judged by a rule instead of `onPodLoss`
+    leaving: frozenset[str] = frozenset()  # they have left the group since SIGTERM
+    # Monotonic seconds of this operator; None: not yet, or unknown.
+    active_since: float | None = None  # the start of the job, or its last resumption
+    grown_at: float | None = None
+    ended_at: float | None = None
     answers: Answers = field(default_factory=Answers)
     written: Written = field(default_factory=Written)
     stock: StockMemory | None = None
     stragglers: Stragglers = NO_STRAGGLERS
     account: Account | None = None  # None: not read from the status yet
+
+    def begin_active(self, now: float, *, stopped: bool) -> float | None:
+        return None if stopped else now if self.active_since is None else self.active_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +96,8 @@ def recall(job: Job, now: float, time: str) -> Memory:
     in_a_row = max(failures, 2 if backing_off else 0)
     started, grown = str(job.status.get("startTime") or ""), state.last_growth_time
     return Memory(
-        moments=Moments(
-            active_since=now - seconds_between(started, time) if started else None,
-            grown_at=now - seconds_between(grown, time) if grown else None,
-        ),
+        active_since=now - seconds_between(started, time) if started else None,
+        grown_at=now - seconds_between(grown, time) if grown else None,
         schedule=ScheduleWait(
             timeouts,
             retry_at=now + pause_seconds(job.uid, timeouts) if paused else 0.0,

@@ -7,7 +7,6 @@ from elastic_pytorch_operator.api.conditions import has_ended, is_true
 from elastic_pytorch_operator.api.times import earliest, seconds_between
 from elastic_pytorch_operator.model.actions import Action, DeleteJob, DeletePod
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.failed_writes import unreported
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
 from elastic_pytorch_operator.planning.plan_stock import plan_stock
@@ -59,15 +58,14 @@ def _plan_training(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 
 def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
-    ended_at = observed.now if memory.moments.ended_at is None else memory.moments.ended_at
+    ended_at = observed.now if memory.ended_at is None else memory.ended_at
     actions, recheck = clean_up(job, observed, ended_at)
     verdict = "complete" if is_true(job.status, names.COMPLETE) else "failed"
-    actions += record_refusals(unreported(memory.answers.failed))
+    actions += record_refusals(memory.answers.unreported)
     actions += plan_pod_group(job, None, observed, memory.answers.failed).actions
     actions += delete_stores(observed, keep=0, why="the job has ended")
     actions += finish_workloads(job, observed)
-    moments = replace(memory.moments, ended_at=ended_at)
-    memory = replace(memory, moments=moments, answers=memory.answers.reported())
+    memory = replace(memory, ended_at=ended_at, answers=memory.answers.reported())
     return Plan(memory, verdict=verdict, actions=tuple(actions), recheck_at=recheck)
 
 

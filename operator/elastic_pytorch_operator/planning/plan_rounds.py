@@ -10,7 +10,7 @@ from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.status_changes import GOODPUT
 from elastic_pytorch_operator.planning.completion import decide_ending
-from elastic_pytorch_operator.planning.failed_writes import lasting, unreported
+from elastic_pytorch_operator.planning.failed_writes import lasting
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.planning.failures.failed_pods import (
     ended_pods,
@@ -25,7 +25,7 @@ from elastic_pytorch_operator.planning.failures.group_restart import (
 )
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
-from elastic_pytorch_operator.planning.memory import Departures, Memory, Plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.nodes.objections import failed_again
 from elastic_pytorch_operator.planning.plan_workers import (
     WorkerPlan,
@@ -115,7 +115,7 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     status[GOODPUT] = account.as_status(observed.time)
     write, write_at = status_write(job, status, observed, memory.written)
     failed = after.budget.last if after.budget.last is not memory.budget.last else None
-    refusals = unreported(after.answers.failed)
+    refusals = after.answers.unreported
     news = News(decision.round, resumed, ending, refusals, deferral.over, failed)
     events = [
         *record_announcements(observed, memory.nodes, after.nodes),
@@ -157,17 +157,19 @@ def _judge_group(job: Job, target: Target, observed: Observed, memory: Memory) -
     workers = plan_workers(job, target, observed, memory)
     candidates, victims = workers.candidates, workers.replicas.victims
     failure = judge_round(observed, candidates, failed_again(workers.objections))
-    leaving = leaving_members(observed, candidates, memory.departures.leaving, victims)
+    leaving = leaving_members(observed, candidates, memory.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
-    excused = excused_members(observed, memory.departures.excused, pods, leaving)
+    excused = excused_members(observed, memory.excused, pods, leaving)
     memory = replace(
         memory,
         answers=memory.answers.about(job.generation),
         nodes=workers.objections,
         schedule=workers.schedule,
         stall=stall,
-        departures=Departures(victims, excused, leaving),
-        moments=memory.moments.active(observed.now, stopped=target.stopped),
+        victims=victims,
+        excused=excused,
+        leaving=leaving,
+        active_since=memory.begin_active(observed.now, stopped=target.stopped),
         budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
     )
     ending, ending_recheck = decide_ending(
@@ -237,7 +239,7 @@ def _decide(
         memory,
         interruptions=Interruptions(current, resumed or known.last, unled_step),
         checkpoint_wait=deferral.wait,
-        moments=replace(memory.moments, grown_at=observed.now) if grown else memory.moments,
+        grown_at=observed.now if grown else memory.grown_at,
         stragglers=NO_STRAGGLERS
         if judged.ending
         else advance_stragglers(memory.stragglers, decision.round or observed.round, observed),
@@ -257,7 +259,7 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: _Judgement
         failure_open=judged.failure.open,
         stall=Cause(names.PROGRESS_STALLED, judged.stall.cause.message) if judged.stall else None,
         settled=memory.checkpoint_wait is not None,
-        grown_at=memory.moments.grown_at,
+        grown_at=memory.grown_at,
         restart=Cause(names.GROUP_RESTARTED, judged.restarting.explain())
         if judged.restarting.stops
         else None,

@@ -24,7 +24,7 @@ from elastic_pytorch_operator.model.failure import (
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.model.status_changes import GOODPUT
 from elastic_pytorch_operator.planning.completion import decide_ending
-from elastic_pytorch_operator.planning.failed_writes import lasting, unreported, wants_dry_run
+from elastic_pytorch_operator.planning.failed_writes import lasting, wants_dry_run
 from elastic_pytorch_operator.planning.failures.budget import (
     CRASH_LOOP_SECONDS,
     Budget,
@@ -40,7 +40,7 @@ from elastic_pytorch_operator.planning.failures.start_backoff import (
     FailedStarts,
     find_failed_starts,
 )
-from elastic_pytorch_operator.planning.memory import Departures, Memory, Plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.nodes.objections import find_objections
 from elastic_pytorch_operator.planning.queueing.quota import Target, displaced_pods
 from elastic_pytorch_operator.planning.reporting.events import News, record_events
@@ -101,7 +101,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     serving = replace(view.observed, pods=tuple(pods))
     replicas = plan_replicas(job, target, serving, view.candidates, going)
     there = observed.pods_by_name.keys() | view.observed.ranks.keys()
-    victims = (memory.departures.victims | replicas.victims) & there
+    victims = (memory.victims | replicas.victims) & there
     ended = [_judged(end) for end in view.ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
     failed = judge_pods(view.observed, view.candidates, job.rules, ended, victims)
     budget, stock, events = _understand(view, memory.budget, stock, failed)
@@ -116,14 +116,15 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     )
     stock = replace(stock, group=group)
     known = memory.budget.last
-    excused = excused_members(view.observed, memory.departures.excused, failed)
+    excused = excused_members(view.observed, memory.excused, failed)
     memory = replace(
         memory,
         answers=memory.answers.about(job.generation),
         budget=budget,
         stock=stock,
-        departures=Departures(victims, excused),
-        moments=memory.moments.active(observed.now, stopped=target.stopped),
+        victims=victims,
+        excused=excused,
+        active_since=memory.begin_active(observed.now, stopped=target.stopped),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory)
     findings = Findings(
@@ -142,8 +143,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         rechecks += [time for time in times if time > observed.now]
     declared = group.round if group.round is not view.observed.round else None
     new_failure = budget.last if budget.last is not known else None
-    refusals = unreported(memory.answers.failed)
-    news = News(declared, ending=ending, refusals=refusals, failed=new_failure)
+    news = News(declared, ending=ending, refusals=memory.answers.unreported, failed=new_failure)
     actions += record_events(job, target, view.observed, news)
     write, write_at = status_write(job, status, observed, memory.written)
     memory = replace(memory, answers=memory.answers.reported(), account=account)

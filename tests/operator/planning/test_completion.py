@@ -13,7 +13,7 @@ from elastic_pytorch_operator.planning.completion import (
 from elastic_pytorch_operator.planning.failed_writes import Answers
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
-from elastic_pytorch_operator.planning.memory import Departures, Memory, Moments
+from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers, without_victims
 from elastic_pytorch_operator.spec.failure_rules import parse_rules
 
@@ -47,9 +47,9 @@ def end(
     ended = a_job(**(job or {}))
     memory = Memory(
         budget=budget or Budget(),
-        departures=Departures(**departures),
-        moments=Moments(active_since),
+        active_since=active_since,
         answers=Answers(invalid=invalid),
+        **departures,
     )
     return decide_ending(ended, a_target(ended), seen, candidates, memory, NONE_FAILED)[0]
 
@@ -181,7 +181,7 @@ def test_success_goes_before_every_limit() -> None:
 
 
 def test_looks_again_at_the_deadline() -> None:
-    job, memory = a_job(activeDeadlineSeconds=60), Memory(moments=Moments(NOW - 53))
+    job, memory = a_job(activeDeadlineSeconds=60), Memory(active_since=NOW - 53)
     for seen, seconds in ((group("running"), 7), (saving(3595), 5)):
         workers, target = assess_workers(seen), a_target(job)
         found = decide_ending(job, target, seen, workers, memory, NONE_FAILED)
@@ -220,9 +220,9 @@ def test_lost_member_on_which_a_rule_has_decided_is_no_reason_to_fail() -> None:
 
 
 def test_active_since_it_began_or_was_resumed() -> None:
-    assert Moments().active(NOW, stopped=False) == Moments(NOW)
-    assert Moments(NOW - 7).active(NOW, stopped=False) == Moments(NOW - 7)
-    assert Moments(NOW - 7).active(NOW, stopped=True) == Moments()
+    assert Memory().begin_active(NOW, stopped=False) == NOW
+    assert Memory(active_since=NOW - 7).begin_active(NOW, stopped=False) == NOW - 7
+    assert Memory(active_since=NOW - 7).begin_active(NOW, stopped=True) is None
 
 
 @situations(

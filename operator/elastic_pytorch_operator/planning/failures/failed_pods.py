@@ -106,7 +106,7 @@ def judge_pods(
     for candidate in candidates:
         worker, group = candidate.worker, observed.ranks if candidate.gone else begun_to_leave
         lost = not candidate.alive and worker in group and worker in observed.pods_by_name
-        if not lost or worker in ours or has_succeeded(worker, observed):
+        if not lost or worker in ours or candidate.succeeded:
             continue
         pod = observed.pods_by_name[worker]
         if not pod.ended and (rule := find_rule(rules, None, pod.conditions)):

@@ -76,7 +76,7 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
     if rule is not None and rule.action is FailureAction.IGNORE:
         events.append(RecordEvent(names.FAILURE_IGNORED, f"{rule} ignores a failure: {failed}"))
     if declared is not None and declared.reason != names.JOB_SUSPENDED:
-        before = observed.round.size if observed.round else 0
+        before = observed.group_size
         change = f"{before} -> " if before != declared.size else ""
         note = f"Round {declared.number}, {change}{declared.size} workers: {declared.cause}"
         if (set_up := set_up_seconds(declared, observed)) is not None:

@@ -165,8 +165,7 @@ def keep_account(
     interruptions: Interruptions = NO_INTERRUPTIONS,
     resumed: Interruption | None = None,
 ) -> Account:
-    processes = processes_of_a_worker(observed.agents_in(round_), job)
-    now = find_activity(status, observed, round_, interruptions, processes)
+    now = find_activity(job, status, observed, round_, interruptions)
     account = (
         account
         or read_account(job.status, observed.now, observed.time)
@@ -182,16 +181,16 @@ def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
 
 
 def find_activity(
+    job: Job,
     status: Mapping[str, Any],
     observed: Observed,
     round_: Round | None,
     interruptions: Interruptions,
-    processes: int,
 ) -> Now:
-    """`processes` are those of each worker."""
     if has_ended(status):
         return Now(None)
     speeds = [a.steps_per_second for a in observed.agents.values() if a.steps_per_second]
+    processes = processes_of_a_worker(observed.agents_in(round_), job)
     now = Now(
         Activity.TRAINING,
         processes=processes * int(status.get("replicas", 0)),

@@ -55,7 +55,10 @@ def next_group(
     if there != group.running:
         group = replace(group, running=there, since=now)
     before = group.round.ranks if group.round else {}
-    members = _members(running) if len(running) >= job.minimum else ()
+    pods = sorted(running, key=lambda pod: (pod.index, pod.name))
+    members = tuple(Member(pod.name, pod.address) for pod in pods)
+    if len(members) < job.minimum:
+        members = ()
     if {member.worker for member in members} == before.keys():
         return group, None
     gone = [worker for worker in before if worker not in there]
@@ -77,11 +80,6 @@ def next_group(
         reason, cause = names.WORKER_JOINED, f"{', '.join(joined)} joined"
     number = max(group.round.number if group.round else 0, int(job.status.get("round", 0))) + 1
     return replace(group, round=Round(number, members, job.store_port, reason, cause, now)), None
-
-
-def _members(running: Sequence[PodView]) -> tuple[Member, ...]:
-    pods = sorted(running, key=lambda pod: (pod.index, pod.name))
-    return tuple(Member(pod.name, pod.address) for pod in pods)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,7 @@ def judge_schedule(
 ) -> ScheduleWait:
     """A job that holds no place keeps its pods, as they take nothing and autoscalers see them."""
     timeout_seconds, now = job.scheduling.timeout_seconds, observed.now
-    trains = observed.round is not None and observed.round.size > 0
-    if timeout_seconds is None or target.stopped or trains:
+    if timeout_seconds is None or target.stopped or observed.group_size:
         return NO_WAIT
     if now < known.retry_at and known.generation == job.generation:
         return known if known.retry_time else _wait(job, observed, known.timeouts, known.retry_at)

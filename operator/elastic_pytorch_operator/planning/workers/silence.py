@@ -34,10 +34,7 @@ class Wait(NamedTuple):
     per_heartbeat: bool = False  # the seconds are per second between heartbeats
 
 
-DIED_WITH_LEADER = "is on node {node}, which probably failed together with the previous leader"
-DOES_NOT_START = "does not start on node {node}, which has probably failed"
 SILENT = "has been silent for {seconds:.1f} s"
-CLOSED = "has closed its connection while its peers failed"
 # Without a report to a new leader. Agents try again every quarter of a second, and wait at most
 # 2 s for the next try. A try to reach a dead leader times out after 5 s. Every node has the address
 # after a minute, and a margin for what hangs.
@@ -47,7 +44,7 @@ LOST_WITH_LEADER = Wait(
     1.0,
     1.0,
     "",
-    DIED_WITH_LEADER,
+    "is on node {node}, which probably failed together with the previous leader",
     0.5,
     0.5,
 )
@@ -78,14 +75,19 @@ NOT_STARTED = Wait(
     5.0,
     5.0,
     "",
-    DOES_NOT_START,
+    "does not start on node {node}, which has probably failed",
 )
 # Without further reports. After a failure, the operator asks all agents of the group to report.
 LOST_NODE = Wait(
     "its node is not ready or has been removed", HEARTBEAT, 1.5, 1.5, per_heartbeat=True
 )
 DISCONNECTED = Wait(
-    "a member has failed, and this worker has disconnected", CLOSURE, 0.25, 0.25, "", CLOSED
+    "a member has failed, and this worker has disconnected",
+    CLOSURE,
+    0.25,
+    0.25,
+    "",
+    "has closed its connection while its peers failed",
 )
 PEER_FAILED = Wait(
     "a member has failed, and this worker has not reported since",

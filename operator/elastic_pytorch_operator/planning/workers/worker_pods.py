@@ -158,7 +158,6 @@ def plan_pod_group(
         return PodGroupPlan((DeletePodGroup(),) if over and observed.pod_group_minimum != 0 else ())
     if observed.pod_group_minimum == job.minimum:
         return PodGroupPlan()
-    trains = observed.round is not None and observed.round.size > 0
-    there = bool(observed.pod_group_minimum) or trains
+    there = bool(observed.pod_group_minimum or observed.group_size)
     put = PutPodGroup(before_pods=not there, without_pods=not (observed.pods or observed.stores))
     return PodGroupPlan((put,), holds_pods=not there and POD_GROUP in failed)
