@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.observed import (
     AgentState,
     AgentView,
@@ -126,7 +125,7 @@ def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
     return replace(
         record,
         node=pod.node if pod else "",
-        time=earlier(observed.time, observed.now - record.failed_at),
+        time=observed.time_of(record.failed_at),
     )
 
 
@@ -217,12 +216,9 @@ def failed_members(observed: Observed) -> list[AgentView]:
 
 
 def record_of(agent: AgentView) -> FailureRecord:
-    failure = agent.failure
-    if failure is None:
-        message = "its workers have failed; torchrun does not report why, see the log of the pod"
-        return FailureRecord(
-            agent.worker, agent.rank, 1, "", message, agent.state_since, Fault.ECHO
-        )
+    told = "its workers have failed; torchrun does not report why, see the log of the pod"
+    unexplained = Failure(agent.rank, 1, "", "", told, "", agent.state_since, echo=True)
+    failure = agent.failure or unexplained
     message, traceback = failure.message.strip(), failure.traceback.strip()
     return FailureRecord(
         worker=agent.worker,

@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.workload import WorkloadView
@@ -284,6 +285,10 @@ class Observed:
     def took_up(self, round_: Round | None) -> list[AgentView]:
         """Those of its members that have taken a round up, in rank order."""
         return [a for a in self.agents_in(round_) if round_ and a.round == round_.number]
+
+    def time_of(self, moment: float) -> str:
+        """A moment of the monotonic clock in RFC 3339."""
+        return earlier(self.time, self.now - moment)
 
     def on_removed_node(self, pod: PodView) -> bool:
         node = self.nodes.get(pod.node)

@@ -33,7 +33,8 @@ def decide_ending(
 ) -> tuple[Ending | None, float | None]:
     """The ending, None if the job goes on, and when to decide again."""
     budget, invalid = memory.budget, memory.answers.invalid
-    deadline = deadline_at(job, memory.active_since)
+    since, seconds = memory.active_since, job.active_deadline_seconds
+    deadline = None if since is None or seconds is None else since + seconds
 
     def fail(reason: str, message: str, cause: FailureRecord | None = None) -> tuple[Ending, None]:
         return Ending(False, reason, message, cause), None
@@ -70,12 +71,12 @@ def decide_ending(
     if fails and (lost := _lost_members(job, observed, candidates, memory)):
         text = f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"
         return fail(names.POD_LOST, text)
-    since = observed.saving_since
-    save_by = None if since is None else since + job.save_deadline_seconds
+    saves = observed.saving_since
+    save_by = None if saves is None else saves + job.save_deadline_seconds
     if save_by is not None and observed.now >= save_by:
         return fail(names.LAST_CHECKPOINT_NOT_WRITTEN, _why_not_written(job, observed))
     if deadline is not None and observed.now >= deadline:
-        text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
+        text = f"the job has not ended within activeDeadlineSeconds ({seconds})"
         return fail(names.DEADLINE_EXCEEDED, text, budget.last)
     if first:
         why, recheck = why_it_cannot_start((*observed.pods, *observed.stores), observed.now)
@@ -131,12 +132,6 @@ def _lost_members(
             if worker.ranked and worker.name not in accounted_for
         ]
     return lost
-
-
-def deadline_at(job: Job, active_since: float | None) -> float | None:
-    if job.active_deadline_seconds is None or active_since is None:
-        return None
-    return active_since + job.active_deadline_seconds
 
 
 def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float | None]:

@@ -70,7 +70,7 @@ def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 
 def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action], float | None]:
-    recheck, exit_by = None, ended_at + EXIT_SECONDS
+    recheck, exit_by, policy = None, ended_at + EXIT_SECONDS, job.clean_pod_policy
     if job.ttl_seconds is not None:
         completed = str(job.status.get("completionTime", observed.time))
         left = job.ttl_seconds - seconds_between(completed, observed.time)
@@ -81,13 +81,13 @@ def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action
     for pod in observed.pods:
         if pod.deleting:
             continue
+        goes, why = policy != "None", "the job has ended"
         if pod.ended:
-            if job.clean_pod_policy == "All" or (job.clean_pod_policy == "Running" and pod.lingers):
-                actions.append(DeletePod(pod.name, pod.uid, "the job has ended"))
+            goes = policy == "All" or (policy == "Running" and pod.lingers)
         elif not pod.started and pod.name not in observed.agents:
-            actions.append(DeletePod(pod.name, pod.uid, "the job has ended before it started"))
+            goes, why = True, "the job has ended before it started"
         elif observed.now < exit_by:
-            recheck = earliest(recheck, exit_by)
-        elif job.clean_pod_policy != "None":
-            actions.append(DeletePod(pod.name, pod.uid, "the job has ended"))
+            goes, recheck = False, earliest(recheck, exit_by)
+        if goes:
+            actions.append(DeletePod(pod.name, pod.uid, why))
     return actions, recheck

@@ -6,7 +6,6 @@ from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import Observed, PodView, Progress
 from elastic_pytorch_operator.planning.completion import (
     GIVE_UP_SECONDS,
-    deadline_at,
     decide_ending,
     why_it_cannot_start,
 )
@@ -231,7 +230,9 @@ def test_active_since_it_began_or_was_resumed() -> None:
 )
 def test_deadline(seconds: int | None, since: float | None, until: float | None) -> None:
     fields = {} if seconds is None else {"activeDeadlineSeconds": seconds}
-    assert deadline_at(a_job(**fields), since) == until
+    job, memory, seen = a_job(**fields), Memory(active_since=since), group("running")
+    found = decide_ending(job, a_target(job), seen, assess_workers(seen), memory, NONE_FAILED)
+    assert found == (None, until)
 
 
 LONG_AGO = NOW - GIVE_UP_SECONDS

@@ -18,7 +18,6 @@ from elastic_pytorch_operator.planning.reporting.failing_saves import explain_sl
 from elastic_pytorch_operator.planning.reporting.interruption import (
     Interruption,
     set_up_seconds,
-    slowest_phase,
 )
 from elastic_pytorch_operator.planning.reporting.quota_conditions import (
     WITHOUT_QUOTA,
@@ -93,8 +92,9 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
         note += resumed.reason
         if steps := resumed.steps_lost:
             note += f"; {steps} {'step' if steps == 1 else 'steps'} repeated"
-        if slowest := slowest_phase(resumed.phases):
-            note += f"; the slowest phase was {slowest} ({resumed.phases[slowest]:.1f} s)"
+        if phases := resumed.phases:
+            slowest = max(phases, key=lambda phase: phases[phase])
+            note += f"; the slowest phase was {slowest} ({phases[slowest]:.1f} s)"
         facts = {
             names.ANNOTATION_WORKERS: str(resumed.size),
             names.ANNOTATION_CAUSE: resumed.reason,

@@ -258,7 +258,3 @@ def split_interruption(since: float, ends: Mapping[str, float | None]) -> dict[s
             phases[phase] = until - last
             last = until
     return phases
-
-
-def slowest_phase(phases: Mapping[str, float]) -> str:
-    return max(phases, key=lambda phase: phases[phase], default="")

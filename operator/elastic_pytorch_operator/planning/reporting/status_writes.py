@@ -40,13 +40,9 @@ def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool
     return before == after
 
 
-def progress_write_seconds(reporting_jobs: int) -> float:
-    return max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
-
-
 def next_progress_write(job_uid: str, after: float, reporting_jobs: int) -> float:
     """Monotonic seconds; each job has its own moments, by its UID, which spreads the writes."""
-    seconds = progress_write_seconds(reporting_jobs)
+    seconds = max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
     offset = crc32(job_uid.encode()) / 2**32 * seconds
     return after + seconds - (after - offset) % seconds
 

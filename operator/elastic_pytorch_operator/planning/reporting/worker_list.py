@@ -10,7 +10,6 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.numbers import format_ranges
-from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.known_workers import HEARD_STATES, newest_by_index
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
@@ -102,7 +101,7 @@ def _since(worker: str, state: str, begun_at: float | None, job: Job, observed: 
     listed = (old for old in workers if (old.get("name"), old.get("state")) == (worker, state))
     if known := next((old.get("stateSince") for old in listed), None):
         return str(known)
-    return earlier(observed.time, 0.0 if begun_at is None else observed.now - begun_at)
+    return observed.time_of(observed.now if begun_at is None else begun_at)
 
 
 def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_out: str) -> str:

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
@@ -83,11 +82,10 @@ def give_back(replicas: Replicas, wait: ScheduleWait, observed: Observed) -> Rep
 
 
 def _wait(job: Job, observed: Observed, timeouts: int, retry_at: float) -> ScheduleWait:
-    retry_time = earlier(observed.time, observed.now - retry_at)
     return ScheduleWait(
         timeouts,
         retry_at=retry_at,
         generation=job.generation,
         recheck_at=retry_at,
-        retry_time=retry_time,
+        retry_time=observed.time_of(retry_at),
     )

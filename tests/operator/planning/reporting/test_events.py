@@ -111,3 +111,10 @@ def test_refusals_begin_with_a_capital() -> None:
         "The API server refuses: x",
         "",
     ]
+
+
+def test_slowest_phase_of_an_interruption_is_named() -> None:
+    phases = {"detection": 0.1, "stop": 20.0, "init": 20.0}
+    resumed = Interruption(2, "WorkerLost", NOW, seconds=41.0, phases=phases)
+    [event] = record_events(a_job(), a_target(a_job()), observed(), News(resumed=resumed))
+    assert event.note.endswith("; the slowest phase was stop (20.0 s)")
