@@ -77,7 +77,7 @@ class Plan:
     # `complete` or `failed`. Agents get it after the actions have succeeded, as what they act on
     # must be in the cluster first.
     verdict: str | None = None
-    actions: tuple[Action, ...] = field(default_factory=tuple)  # in order; creates may be parallel
+    actions: tuple[Action, ...] = ()  # in order; creates may be parallel
     recheck_at: float | None = None
     # When the group may change, as a wait ends or a silent worker counts as lost.
     urgent_at: float | None = None

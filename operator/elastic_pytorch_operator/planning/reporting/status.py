@@ -147,7 +147,10 @@ def describe_job(
         conditions = _conditions(
             job, observed, live, round_, size, findings, ready - ready_spares, unheard, unsaved
         )
-        conditions = with_ignored_fields([*conditions, *not_ended()], job)
+        conditions = [
+            with_ignored_fields(each, job) if each.type == names.DEGRADED else each
+            for each in (*conditions, *not_ended())
+        ]
     status["conditions"] = merge_conditions(
         old, conditions, generation=job.generation, time=observed.time
     )
