@@ -1,7 +1,7 @@
 """What has failed, and whose fault it is. Only the job's own code counts against its budget."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -23,12 +23,6 @@ RUNTIME_REASONS = ("StartError", "ContainerCannotRun")
 # The kubelet's reasons for the end of a pod by its own spec.
 OWN_ENDS = ("Evicted", "DeadlineExceeded")
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
-
-OOM_GROUP = (
-    "With `singleProcessOOMKill: true` of the kubelet (Kubernetes 1.32 or newer) the kernel kills "
-    "one process only"
-)
-HIDDEN_CODE = "its `command` may hide how torchrun has ended, as `| tee` and `; echo done` do"
 
 
 class Fault(StrEnum):
@@ -117,15 +111,6 @@ def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
         pid=cause.get("pid"),
         node=str(cause.get("node", "")),
         time=str(cause.get("time", "")),
-    )
-
-
-def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
-    pod = observed.pods_by_name.get(record.worker)
-    return replace(
-        record,
-        node=pod.node if pod else "",
-        time=observed.time_of(record.failed_at),
     )
 
 
@@ -247,10 +232,14 @@ def describe_end(pod: PodView, *, succeeded: bool = False) -> str:
         state = "" if pod.stock else " and the state in its memory"
         return (
             f"ran out of memory (OOMKilled): all its processes{state} are gone; raise its memory "
-            f"limit or make it use less. {OOM_GROUP}"
+            "limit or make it use less. With `singleProcessOOMKill: true` of the kubelet "
+            "(Kubernetes 1.32 or newer) the kernel kills one process only"
         )
     if pod.exit_code is None or has_own_end(pod):
         return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"
     if pod.exit_code == 0 and not (succeeded or pod.stock):
-        return f"has ended with exit code 0, but its agent has not reported success; {HIDDEN_CODE}"
+        return (
+            "has ended with exit code 0, but its agent has not reported success; its `command` may "
+            "hide how torchrun has ended, as `| tee` and `; echo done` do"
+        )
     return f"has ended with exit code {pod.exit_code} ({reason})"

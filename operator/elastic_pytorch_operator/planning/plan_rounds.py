@@ -8,7 +8,6 @@ from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.actions import Action
 from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.model.status_changes import GOODPUT
 from elastic_pytorch_operator.planning.completion import decide_ending
 from elastic_pytorch_operator.planning.failed_writes import lasting
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
@@ -112,8 +111,7 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     account = keep_account(
         job, status, observed, round_, memory.account, after.interruptions, resumed
     )
-    status[GOODPUT] = account.as_status(observed.time)
-    write, write_at = status_write(job, status, observed, memory.written)
+    write, write_at = status_write(job, status, account, observed, memory.written)
     failed = after.budget.last if after.budget.last is not memory.budget.last else None
     refusals = after.answers.unreported
     news = News(decision.round, resumed, ending, refusals, deferral.over, failed)

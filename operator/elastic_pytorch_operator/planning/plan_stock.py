@@ -22,7 +22,6 @@ from elastic_pytorch_operator.model.failure import (
     name_end,
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
-from elastic_pytorch_operator.model.status_changes import GOODPUT
 from elastic_pytorch_operator.planning.completion import decide_ending
 from elastic_pytorch_operator.planning.failed_writes import lasting, wants_dry_run
 from elastic_pytorch_operator.planning.failures.budget import (
@@ -132,7 +131,6 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     )
     status = describe_job(job, observed, view.candidates, group.round, findings)
     account = keep_account(job, status, observed, group.round, memory.account)
-    status[GOODPUT] = account.as_status(observed.time)
     actions: list[Action] = []
     rechecks = [settled_at, ending_recheck]
     if ending is None:
@@ -145,7 +143,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     new_failure = budget.last if budget.last is not known else None
     news = News(declared, ending=ending, refusals=memory.answers.unreported, failed=new_failure)
     actions += record_events(job, target, view.observed, news)
-    write, write_at = status_write(job, status, observed, memory.written)
+    write, write_at = status_write(job, status, account, observed, memory.written)
     memory = replace(memory, answers=memory.answers.reported(), account=account)
     return Plan(memory, actions=(*actions, *write), recheck_at=earliest(*rechecks, write_at))
 

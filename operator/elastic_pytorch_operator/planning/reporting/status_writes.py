@@ -9,11 +9,13 @@ from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.operator_state import FIELD
 from elastic_pytorch_operator.model.status_changes import (
     FOLLOWING,
+    GOODPUT,
     HISTORY,
     SLOW_FIELDS,
     differ,
     says_more,
 )
+from elastic_pytorch_operator.planning.reporting.goodput import Account
 from elastic_pytorch_operator.planning.reporting.history import add_sample
 from elastic_pytorch_operator.spec.job import Job
 
@@ -80,7 +82,7 @@ class Written(NamedTuple):
 
 
 def status_write(
-    job: Job, status: dict[str, Any], observed: Observed, written: Written
+    job: Job, status: dict[str, Any], account: Account, observed: Observed, written: Written
 ) -> tuple[list[PatchStatus], float | None]:
     progress_at = next_progress_write(job.uid, written.at, observed.reporting_jobs)
     due = write_status_at(job.status, status, *written, observed.now, progress_at)
@@ -90,4 +92,4 @@ def status_write(
     if status.get("worldSize") and progress.get("step") != before.get("step"):
         history = add_sample(status.get(HISTORY) or (), progress, observed.time)
         status = status | ({HISTORY: history} if history else {})
-    return [PatchStatus(status)], None
+    return [PatchStatus(status | {GOODPUT: account.as_status(observed.time)})], None

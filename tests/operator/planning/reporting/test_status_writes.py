@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.planning.reporting.goodput import Account
 from elastic_pytorch_operator.planning.reporting.status_writes import (
     DETAILS_WRITE_SECONDS,
     PROGRESS_WRITES_PER_SECOND,
@@ -69,7 +70,11 @@ def test_sample_comes_with_a_write_that_is_due(
 ) -> None:
     old = {**WRITTEN, "worldSize": 2, "history": [CHANGE]}
     writes, due = status_write(
-        a_job(status=old), {**old, **changes}, observed(), Written(old, NOW - seconds)
+        a_job(status=old),
+        {**old, **changes},
+        Account(NOW, None, NOW),
+        observed(),
+        Written(old, NOW - seconds),
     )
     assert [write.status["history"] for write in writes] == ([] if history is None else [history])
     assert (due is None) == bool(writes)
