@@ -12,7 +12,6 @@ from elastic_pytorch_operator.model.operator_state import read_operator_state
 
 # Of workers whose agents have reported.
 HEARD_STATES = ("Running", "Ready", "Spare", "Preparing", "Saving", "Succeeded", "Silent")
-RUNNING = "Running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[K
             meant[index].name if index in meant else "",
             index,
             state,
-            ranked=state in (RUNNING, names.SAVING),
+            ranked=state in (names.RUNNING, names.SAVING),
         )
         for state, indexes in states.items()
         for index in indexes

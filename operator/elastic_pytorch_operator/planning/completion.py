@@ -80,7 +80,7 @@ def decide_ending(
         return fail(names.DEADLINE_EXCEEDED, text, budget.last)
     if first:
         why, recheck = why_it_cannot_start((*observed.pods, *observed.stores), observed.now)
-        why = why or why_given_up(starts, target.size, job.max_failures)
+        why = why or why_given_up(starts, observed, target.size, job.max_failures)
         if why:
             return fail(names.CANNOT_START, why)
         return None, earliest(recheck, deadline)

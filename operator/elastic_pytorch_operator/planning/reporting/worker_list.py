@@ -5,7 +5,7 @@ whole whenever one of them changes.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from elastic_pytorch_operator.api import names
@@ -56,18 +56,15 @@ def describe_workers(
     listed = {c.worker for c in [*restless, *calm, *replaced][:MAX_LISTED]}
     others = [c for c in newest if c.worker not in listed]
     found: dict[str, Any] = {"workers": entries(c for c in there if c.worker in listed)}
-    if others:
-        found["unlistedWorkers"] = _indexes_by_state(others, states)
+    indexes: defaultdict[str, list[int]] = defaultdict(list)
+    for candidate in others:
+        indexes[states[candidate.worker]].append(candidate.index)
+    if indexes:
+        ranges = {state: format_ranges(indexes[state]) for state in sorted(indexes)}
+        found["unlistedWorkers"] = ranges
     heard = (c.worker for c in others if states[c.worker] in HEARD_STATES)
     times = (pods[worker].creation_time for worker in heard)
     return found, max(times, default="")
-
-
-def _indexes_by_state(workers: Sequence[Candidate], states: Mapping[str, str]) -> dict[str, str]:
-    indexes: defaultdict[str, list[int]] = defaultdict(list)
-    for candidate in workers:
-        indexes[states[candidate.worker]].append(candidate.index)
-    return {state: format_ranges(indexes[state]) for state in sorted(indexes)}
 
 
 def _worker(

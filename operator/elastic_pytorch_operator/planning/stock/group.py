@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.model.known_workers import RUNNING, known_workers
+from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.queueing.quota import Target
@@ -29,7 +29,7 @@ def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
     number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
     addresses = {pod.name: pod.address for pod in running}
     known = known_workers(job.status, running) if size else ()
-    trained = (worker for worker in known if worker.state == RUNNING)
+    trained = (worker for worker in known if worker.state == names.RUNNING)
     members = tuple(Member(w.name, addresses.get(w.name, "")) for w in trained)
     round_ = Round(number, members, job.store_port, "", "taken over from the status", now)
     there = frozenset(pod.name for pod in running)
