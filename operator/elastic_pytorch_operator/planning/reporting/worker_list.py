@@ -28,7 +28,7 @@ def describe_workers(
     observed: Observed,
     round_: Round | None,
     wanted: int,
-    torn: Container[str] = frozenset(),
+    torn: Container[str],
 ) -> tuple[dict[str, Any], str]:
     """The fields `workers` and `unlistedWorkers`, and the operator state's `newest_pod_time`.
 
