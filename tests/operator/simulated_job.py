@@ -33,7 +33,6 @@ from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.rounds.membership import domains_of
 from elastic_pytorch_operator.reconcile.observe import heard_before, recover_round
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.sizes import unit_indices
 
 from tests.operator.builders import TIME, condition
 
@@ -199,11 +198,11 @@ class SimulatedJob:
     def _check_round(self, round_: Round) -> None:
         indices = [self.pods[worker].index for worker in round_.workers]
         assert len(set(indices)) == len(indices), f"two workers of one index: {round_}"
-        for first in range(0, len(indices), self.job.unit_replicas):
-            unit = list(unit_indices(indices[first], self.job.unit_replicas))
-            assert indices[first : first + self.job.unit_replicas] == unit, (
-                f"a unit is torn: {round_}"
-            )
+        size = self.job.unit_replicas
+        for first in range(0, len(indices), size):
+            begin = indices[first] - indices[first] % size
+            unit = list(range(begin, begin + size))
+            assert indices[first : first + size] == unit, f"a unit is torn: {round_}"
         domains = domains_of(self.job, self.observe())
         blocks = [
             domain

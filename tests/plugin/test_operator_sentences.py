@@ -14,11 +14,13 @@ from elastic_pytorch_client.views.widgets import state_style
 from elastic_pytorch_operator.api import names as operator_names
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
-from elastic_pytorch_operator.model.failure import FailureRecord, describe_end
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord, describe_end
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.completion import Ending, decide_ending
+from elastic_pytorch_operator.planning.completion import decide_ending
+from elastic_pytorch_operator.planning.failed_writes import Answers
 from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.reporting.events import News, record_events
@@ -188,12 +190,9 @@ def test_other_number_of_processes() -> None:
 
 
 def test_pause_between_resizes() -> None:
-    job = {"resizePolicy": {"minSecondsBetweenGrowths": 600}}
-    status = {"operatorState": {"lastGrowthTime": TIME}}
-    [finding] = why(view(TWO_OF_THREE, job={**job, "status": status}, cooling=["w2"])).findings
-    assert finding.what.startswith(
-        "Growing from 2 to 3 workers: w2 is ready; the group may grow at 2026-01-01T00:10:00Z"
-    )
+    cooling = f"w2 is ready; the group may grow at {TIME}"
+    [finding] = why(view(TWO_OF_THREE, cooling=cooling)).findings
+    assert finding.what.startswith(f"Growing from 2 to 3 workers: {cooling}")
     assert "minSecondsBetweenGrowths delays growth" in finding.do
 
 
@@ -227,11 +226,9 @@ def test_condition_in_the_operators_own_words(seen: Observed, told: str) -> None
     assert finding.what.startswith(told)
 
 
-def ending_of(
-    job: dict[str, Any], seen: Observed = ALL, budget: Budget | None = None, **fields_: Any
-) -> Ending:
-    of, workers = a_job(**job), assess_workers(seen)
-    ending, _ = decide_ending(of, a_target(of), seen, workers, budget or Budget(), **fields_)
+def ending_of(job: dict[str, Any], seen: Observed = ALL, **remembered: Any) -> Ending:
+    of, memory = a_job(**job), Memory(**remembered)
+    ending, _ = decide_ending(of, a_target(of), seen, assess_workers(seen), memory, NONE_FAILED)
     assert ending is not None
     return ending
 
@@ -248,8 +245,8 @@ BACKOFF_LIMIT = {"failurePolicy": {"backoffLimit": 1}}
             "raise failurePolicy.backoffLimit",
         ),
         (ending_of({}, budget=Budget(fatal=BOOM)), "A rule of failurePolicy.rules"),
-        (ending_of({}, invalid='Pod "w" is invalid'), "Correct the template"),
-        (ending_of({"activeDeadlineSeconds": 60}, active_since=NOW - 60), "Raise activeDeadline"),
+        (ending_of({}, answers=Answers(invalid='Pod "w" is invalid')), "Correct the template"),
+        (ending_of({"activeDeadlineSeconds": 9}, active_since=NOW - 9), "Raise activeDeadline"),
         (
             ending_of({"failurePolicy": {"onPodLoss": "FailJob"}}, replace(ALL, pods=ALL.pods[1:])),
             "With Replace",

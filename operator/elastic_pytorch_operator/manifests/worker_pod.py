@@ -173,8 +173,9 @@ def pod_from_template(
     job: Job, action: CreatePod, suffix: str
 ) -> tuple[MutableManifest, MutableManifest]:
     """A worker pod with either backend, and its training container."""
-    index, extra = action.index, action.grant.extra if action.grant else None
-    template = copied(dict(job.template_of(index, extra=extra)))
+    index = action.index
+    extra = action.grant.extra if action.grant else job.is_extra(index)
+    template = copied(dict(job.template_of(extra=extra)))
     metadata: MutableManifest = template.get("metadata") or {}
     spec: MutableManifest = template["spec"]
     host = f"{job.key.name}-worker-{index}"

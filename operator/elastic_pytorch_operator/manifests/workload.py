@@ -44,7 +44,7 @@ def workload(
     """`flavor_labels`: of the base, for an extra that needs the same flavors."""
     assert job.queue is not None
     extra = action.number != BASE
-    template = _pod_template(job.template_of(0, extra=extra), flavor_labels)
+    template = _pod_template(job.template_of(extra=extra), flavor_labels)
     pods: MutableManifest = {"name": kueue.POD_SET, "count": action.count, "template": template}
     annotations = template["metadata"].get("annotations") or {}
     if request := _topology_request(job, annotations, base=not extra):

@@ -1,11 +1,10 @@
 """What has failed, and whose fault it is. Only the job's own code counts against its budget."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.observed import (
     AgentState,
     AgentView,
@@ -24,12 +23,6 @@ RUNTIME_REASONS = ("StartError", "ContainerCannotRun")
 # The kubelet's reasons for the end of a pod by its own spec.
 OWN_ENDS = ("Evicted", "DeadlineExceeded")
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
-
-OOM_GROUP = (
-    "With `singleProcessOOMKill: true` of the kubelet (Kubernetes 1.32 or newer) the kernel kills "
-    "one process only"
-)
-HIDDEN_CODE = "its `command` may hide how torchrun has ended, as `| tee` and `; echo done` do"
 
 
 class Fault(StrEnum):
@@ -96,6 +89,14 @@ class FailureRecord:
         return f"{where} failed, {message}"
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    complete: bool
+    reason: str
+    message: str
+    cause: FailureRecord | None = None
+
+
 def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
     cause = status.get("rootCause")
     if not cause:
@@ -113,19 +114,7 @@ def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
     )
 
 
-def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
-    pod = observed.pods_by_name.get(record.worker)
-    return replace(
-        record,
-        node=pod.node if pod else "",
-        time=earlier(observed.time, observed.now - record.failed_at),
-    )
-
-
-def fault_of_worker(failure: Failure | None) -> Fault:
-    """By its agent's report; None: stock torchrun has none."""
-    if failure is None:
-        return Fault.ECHO
+def fault_of_worker(failure: Failure) -> Fault:
     if failure.exception == DEVICE_FAULT:
         return Fault.PLACE
     if failure.signal == "SIGKILL":
@@ -208,33 +197,24 @@ def has_device_fault(agent: AgentView) -> bool:
 
 
 def failed_members(observed: Observed) -> list[AgentView]:
-    number = observed.round.number if observed.round else 0
-    members = observed.agents_in(observed.round)
-    return [a for a in members if a.state is AgentState.FAILED and a.round == number]
+    return [a for a in observed.took_up(observed.round) if a.state is AgentState.FAILED]
 
 
 def record_of(agent: AgentView) -> FailureRecord:
-    failure = agent.failure
-    if failure is None:
-        message = "its workers have failed; torchrun does not report why, see the log of the pod"
-        return FailureRecord(
-            agent.worker, agent.rank, 1, "", message, agent.state_since, fault_of_worker(None)
-        )
+    told = "its workers have failed; torchrun does not report why, see the log of the pod"
+    unexplained = Failure(agent.rank, 1, "", "", told, "", agent.state_since, echo=True)
+    failure = agent.failure or unexplained
+    message, traceback = failure.message.strip(), failure.traceback.strip()
     return FailureRecord(
         worker=agent.worker,
         rank=failure.rank,
         exit_code=failure.exit_code,
         signal=failure.signal,
-        message=_words_of(failure),
+        message=traceback if message in traceback else f"{message}\n{traceback}".strip(),
         failed_at=failure.failed_at,
         fault=fault_of_worker(failure),
         pid=failure.pid or None,
     )
-
-
-def _words_of(failure: Failure) -> str:
-    message, traceback = failure.message.strip(), failure.traceback.strip()
-    return traceback if message in traceback else f"{message}\n{traceback}".strip()
 
 
 def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:
@@ -252,10 +232,14 @@ def describe_end(pod: PodView, *, succeeded: bool = False) -> str:
         state = "" if pod.stock else " and the state in its memory"
         return (
             f"ran out of memory (OOMKilled): all its processes{state} are gone; raise its memory "
-            f"limit or make it use less. {OOM_GROUP}"
+            "limit or make it use less. With `singleProcessOOMKill: true` of the kubelet "
+            "(Kubernetes 1.32 or newer) the kernel kills one process only"
         )
     if pod.exit_code is None or has_own_end(pod):
         return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"
     if pod.exit_code == 0 and not (succeeded or pod.stock):
-        return f"has ended with exit code 0, but its agent has not reported success; {HIDDEN_CODE}"
+        return (
+            "has ended with exit code 0, but its agent has not reported success; its `command` may "
+            "hide how torchrun has ended, as `| tee` and `; echo done` do"
+        )
     return f"has ended with exit code {pod.exit_code} ({reason})"

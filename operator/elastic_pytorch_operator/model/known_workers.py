@@ -12,7 +12,6 @@ from elastic_pytorch_operator.model.operator_state import read_operator_state
 
 # Of workers whose agents have reported.
 HEARD_STATES = ("Running", "Ready", "Spare", "Preparing", "Saving", "Succeeded", "Silent")
-RUNNING = "Running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +44,18 @@ def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[K
         )
         for worker in status.get("workers") or ()
     ]
-    states = _unlisted(status)
-    if not states:
-        return tuple(listed)
-    meant = _pods_by_index(
-        pods, {worker.pod for worker in listed}, read_operator_state(status).newest_pod_time
+    named, newest = {worker.pod for worker in listed}, read_operator_state(status).newest_pod_time
+    meant = newest_by_index(
+        pod for pod in pods if pod.name not in named and pod.creation_time <= newest
     )
     unlisted = [
         KnownWorker(
             meant[index].name if index in meant else "",
             index,
             state,
-            ranked=state in (RUNNING, names.SAVING),
+            ranked=state in (names.RUNNING, names.SAVING),
         )
-        for state, indexes in states.items()
+        for state, indexes in _unlisted(status).items()
         for index in indexes
     ]
     return (*listed, *unlisted)
@@ -77,13 +74,9 @@ def _unlisted(status: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _pods_by_index(pods: Iterable[PodView], others: set[str], newest: str) -> dict[int, PodView]:
+def newest_by_index(pods: Iterable[PodView]) -> dict[int, PodView]:
+    """The last created pod of each index; of two at once, the ended one is older."""
     found: dict[int, PodView] = {}
-    for pod in pods:
-        if (
-            pod.name not in others
-            and pod.creation_time <= newest
-            and pod.newer_than(found.get(pod.index))
-        ):
-            found[pod.index] = pod
+    for pod in sorted(pods, key=lambda pod: (pod.creation_time, not pod.ended), reverse=True):
+        found.setdefault(pod.index, pod)
     return found

@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.workload import WorkloadView
@@ -86,10 +87,6 @@ class PodView:
     creation_time: str = ""  # by the API server: comparable with that of other pods only
 
     @property
-    def hopeless(self) -> bool:
-        return self.waiting_reason in NEVER
-
-    @property
     def stuck(self) -> bool:
         return self.waiting_reason in (*NEVER, *HARDLY)
 
@@ -97,6 +94,10 @@ class PodView:
     def ended(self) -> bool:
         """Whether the training container never runs again: worker pods have restartPolicy Never."""
         return self.exit_code is not None or self.phase in TERMINAL_PHASES
+
+    @property
+    def stays(self) -> bool:
+        return not (self.ended or self.deleting)
 
     @property
     def lingers(self) -> bool:
@@ -112,13 +113,6 @@ class PodView:
     def stock(self) -> bool:
         """Whether stock torchrun runs in it, so that no agent reports its end."""
         return self.rendezvous > 0
-
-    def newer_than(self, other: "PodView | None") -> bool:
-        """Whether it was created later; of two at once, the ended one is older."""
-        return other is None or (self.creation_time, not self.ended) > (
-            other.creation_time,
-            not other.ended,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +232,7 @@ class UnreadableObject:
     fault: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Observed:
     now: float  # monotonic seconds
     time: str  # the same moment in RFC 3339, for status timestamps only
@@ -265,26 +259,36 @@ class Observed:
     workloads: tuple[WorkloadView, ...] | None = None  # by number; None: without Kueue
     being_created: Mapping[int, str] = field(default_factory=dict)  # Workloads by pod index
     unreadable: tuple[UnreadableObject, ...] = ()  # pods and Workloads of the job
-    pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
-    ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
-    saving_since: float | None = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "pods_by_name", {pod.name: pod for pod in self.pods})
-        object.__setattr__(self, "ranks", self.round.ranks if self.round else {})
-        object.__setattr__(self, "saving_since", self._since_saving())
+    @cached_property
+    def pods_by_name(self) -> Mapping[str, PodView]:
+        return {pod.name: pod for pod in self.pods}
 
-    def _since_saving(self) -> float | None:
-        members, number = self.agents_in(self.round), self.round.number if self.round else 0
-        return min(
-            (m.saving_since for m in members if m.saving_since is not None and m.round == number),
-            default=None,
-        )
+    @property
+    def ranks(self) -> Mapping[str, int]:
+        return self.round.ranks if self.round else {}
+
+    @property
+    def group_size(self) -> int:
+        return self.round.size if self.round else 0
+
+    @cached_property
+    def saving_since(self) -> float | None:
+        since = (agent.saving_since for agent in self.took_up(self.round))
+        return min((moment for moment in since if moment is not None), default=None)
 
     def agents_in(self, round_: Round | None) -> list[AgentView]:
         """Those of a round's members that have reported, in rank order."""
         members = round_.ranks if round_ else ()
         return [agent for worker in members if (agent := self.agents.get(worker))]
+
+    def took_up(self, round_: Round | None) -> list[AgentView]:
+        """Those of its members that have taken a round up, in rank order."""
+        return [a for a in self.agents_in(round_) if round_ and a.round == round_.number]
+
+    def time_of(self, moment: float) -> str:
+        """A moment of the monotonic clock in RFC 3339."""
+        return earlier(self.time, self.now - moment)
 
     def on_removed_node(self, pod: PodView) -> bool:
         node = self.nodes.get(pod.node)

@@ -1,7 +1,8 @@
 """A round: the members of the group, in rank order. The operator declares it to the agents."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +13,7 @@ class Member:
     address: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Round:
     number: int  # grows with each round of a job
     members: tuple[Member, ...]  # in rank order; empty: all stop and wait
@@ -30,7 +31,6 @@ class Round:
     # The oldest round since which each has kept all members of the one before, so that no pod waits
     # for workers to stop.
     keeps_all_since: int = -1
-    ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.size < 0:
@@ -39,9 +39,10 @@ class Round:
             object.__setattr__(self, "orderly_since", self.number)
         if self.keeps_all_since < 0:
             object.__setattr__(self, "keeps_all_since", self.number)
-        object.__setattr__(
-            self, "ranks", {member.worker: rank for rank, member in enumerate(self.members)}
-        )
+
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        return {member.worker: rank for rank, member in enumerate(self.members)}
 
     @property
     def workers(self) -> tuple[str, ...]:

@@ -1,19 +1,14 @@
 """Decides whether a job ends now, complete or failed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
-from elastic_pytorch_operator.model.failure import FailureRecord, has_spoken, has_succeeded
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord, has_spoken, has_succeeded
 from elastic_pytorch_operator.model.known_workers import known_workers
-from elastic_pytorch_operator.model.observed import Observed, PodView
-from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.failures.start_backoff import (
-    NONE_FAILED,
-    FailedStarts,
-    why_given_up,
-)
+from elastic_pytorch_operator.model.observed import NEVER, Observed, PodView
+from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, why_given_up
+from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
@@ -28,38 +23,18 @@ NO_AGENT = (
 GIVE_UP_SECONDS = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    complete: bool
-    reason: str
-    message: str
-    cause: FailureRecord | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Departures:
-    victims: frozenset[str] = frozenset()  # the operator wants them gone
-    excused: frozenset[str] = frozenset()  # lost, but judged by a rule instead of `onPodLoss`
-    leaving: frozenset[str] = frozenset()  # they have left the group since SIGTERM
-
-
-NO_DEPARTURES = Departures()
-
-
 def decide_ending(
     job: Job,
     target: Target,
     observed: Observed,
     candidates: Sequence[Candidate],
-    budget: Budget,
-    departures: Departures = NO_DEPARTURES,
-    *,
-    invalid: str | None = None,
-    active_since: float | None = None,
-    starts: FailedStarts = NONE_FAILED,
+    memory: Memory,
+    starts: FailedStarts,
 ) -> tuple[Ending | None, float | None]:
     """The ending, None if the job goes on, and when to decide again."""
-    deadline = deadline_at(job, active_since)
+    budget, invalid = memory.budget, memory.answers.invalid
+    since, seconds = memory.active_since, job.active_deadline_seconds
+    deadline = None if since is None or seconds is None else since + seconds
 
     def fail(reason: str, message: str, cause: FailureRecord | None = None) -> tuple[Ending, None]:
         return Ending(False, reason, message, cause), None
@@ -93,19 +68,19 @@ def decide_ending(
         text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
         return fail(names.BACKOFF_LIMIT_EXCEEDED, text, budget.last)
     fails = job.on_pod_loss == FAIL_JOB
-    if fails and (lost := _lost_members(job, observed, candidates, departures)):
+    if fails and (lost := _lost_members(job, observed, candidates, memory)):
         text = f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"
         return fail(names.POD_LOST, text)
-    since = observed.saving_since
-    save_by = None if since is None else since + job.save_deadline_seconds
+    saves = observed.saving_since
+    save_by = None if saves is None else saves + job.save_deadline_seconds
     if save_by is not None and observed.now >= save_by:
         return fail(names.LAST_CHECKPOINT_NOT_WRITTEN, _why_not_written(job, observed))
     if deadline is not None and observed.now >= deadline:
-        text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
+        text = f"the job has not ended within activeDeadlineSeconds ({seconds})"
         return fail(names.DEADLINE_EXCEEDED, text, budget.last)
     if first:
         why, recheck = why_it_cannot_start((*observed.pods, *observed.stores), observed.now)
-        why = why or why_given_up(starts, target.size, job.max_failures)
+        why = why or why_given_up(starts, observed, target.size, job.max_failures)
         if why:
             return fail(names.CANNOT_START, why)
         return None, earliest(recheck, deadline)
@@ -132,20 +107,20 @@ def _never_joined(observed: Observed) -> str:
 
 
 def _lost_members(
-    job: Job, observed: Observed, candidates: Sequence[Candidate], departures: Departures
+    job: Job, observed: Observed, candidates: Sequence[Candidate], memory: Memory
 ) -> list[str]:
     """With rules on conditions, SIGTERM alone is no loss: these will say why the pod ends."""
-    excepted = {*departures.victims, *departures.excused}
+    excepted = {*memory.victims, *memory.excused}
     members = observed.ranks
     waits = any(rule.conditions for rule in job.rules)
     known = {pod.name for pod in observed.pods if not waits or pod.deleting or pod.ended}
     lost = [
         f"{c.worker} {c.why}"
         for c in candidates
-        if (c.worker in members or (waits and c.worker in departures.leaving))
+        if (c.worker in members or (waits and c.worker in memory.leaving))
         and c.worker not in excepted
         and (c.gone or (c.liveness is Liveness.LEAVING and c.worker in known))
-        and not has_succeeded(c.worker, observed)
+        and not c.succeeded
     ]
     # A new leader's round has only the members that have reported to it; the status names the rest.
     size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))
@@ -159,24 +134,14 @@ def _lost_members(
     return lost
 
 
-def active_since(target: Target, now: float, known: float | None) -> float | None:
-    return None if target.stopped else now if known is None else known
-
-
-def deadline_at(job: Job, active_since: float | None) -> float | None:
-    if job.active_deadline_seconds is None or active_since is None:
-        return None
-    return active_since + job.active_deadline_seconds
-
-
 def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float | None]:
     """Why no container of a job that never had a round can be created; and when to look again."""
-    waiting = [pod for pod in pods if not pod.ended and not pod.deleting]
+    waiting = [pod for pod in pods if pod.stays]
     if not waiting or any(pod.started or not pod.stuck for pod in waiting):
         return "", None
     first = min(waiting, key=lambda pod: (pod.stuck_since, pod.created_at))
     hopeless_at = first.stuck_since + GIVE_UP_SECONDS
-    if now < hopeless_at and not any(pod.hopeless for pod in waiting):
+    if now < hopeless_at and not any(pod.waiting_reason in NEVER for pod in waiting):
         return "", hopeless_at
     why = f"no worker can start: {first.waiting}; correct spec.template and create the job again"
     return why, None

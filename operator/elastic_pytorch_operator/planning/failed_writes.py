@@ -49,8 +49,14 @@ class Answers:
         failed = {key: write for key, write in self.failed.items() if key not in of_pods}
         return replace(self, generation=generation, failed=failed)
 
+    @property
+    def unreported(self) -> tuple[str, ...]:
+        new = (w.words for w in self.failed.values() if w.lasting and not w.reported)
+        return tuple(dict.fromkeys(new))[:MAX_REPORTED]
+
     def reported(self) -> "Answers":
-        return replace(self, failed=mark_reported(self.failed))
+        failed = {k: replace(w, reported=w.reported or w.lasting) for k, w in self.failed.items()}
+        return replace(self, failed=failed)
 
 
 def note_failure(
@@ -86,15 +92,6 @@ def describe(failed: FailedWrites) -> str:
 def name_some(words: Sequence[str]) -> str:
     more = len(words) - MAX_REPORTED
     return "; ".join([*words[:MAX_REPORTED], *([f"and {more} more"] if more > 0 else [])])
-
-
-def unreported(failed: FailedWrites) -> tuple[str, ...]:
-    new = (write.words for write in failed.values() if write.lasting and not write.reported)
-    return tuple(dict.fromkeys(new))[:MAX_REPORTED]
-
-
-def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
-    return {k: replace(w, reported=w.reported or w.lasting) for k, w in failed.items()}
 
 
 def wants_dry_run(job: Job, target: Target, observed: Observed, answers: Answers) -> bool:

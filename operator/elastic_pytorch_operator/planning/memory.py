@@ -9,13 +9,11 @@ from elastic_pytorch_operator.model.actions import Action
 from elastic_pytorch_operator.model.failure import recorded_cause
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.completion import NO_DEPARTURES, Departures, Ending
-from elastic_pytorch_operator.planning.failed_writes import Answers, unreported
+from elastic_pytorch_operator.planning.failed_writes import Answers
 from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_seconds
 from elastic_pytorch_operator.planning.failures.group_restart import group_restarts
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.nodes.objections import Objections
-from elastic_pytorch_operator.planning.reporting.events import News
 from elastic_pytorch_operator.planning.reporting.goodput import Account
 from elastic_pytorch_operator.planning.reporting.interruption import (
     NO_INTERRUPTIONS,
@@ -29,7 +27,7 @@ from elastic_pytorch_operator.planning.reporting.stragglers import (
     Stragglers,
     read_stragglers,
 )
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait, WaitEnd
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
 from elastic_pytorch_operator.planning.stock.group import StockMemory
 from elastic_pytorch_operator.planning.workers.schedule_timeout import (
     NO_WAIT,
@@ -37,15 +35,6 @@ from elastic_pytorch_operator.planning.workers.schedule_timeout import (
     pause_seconds,
 )
 from elastic_pytorch_operator.spec.job import Job
-
-
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """In monotonic seconds of this operator; None: not yet, or unknown."""
-
-    active_since: float | None = None  # the start of the job, or its last resumption
-    grown_at: float | None = None
-    ended_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +47,22 @@ class Memory:
     stall: Stall | None = None
     schedule: ScheduleWait = NO_WAIT
     checkpoint_wait: CheckpointWait | None = None
-    departures: Departures = NO_DEPARTURES
-    moments: Moments = Moments()
+    # Workers:
+    victims: frozenset[str] = frozenset()  # the operator wants them gone
+    excused: frozenset[str] = frozenset()  # lost, but judged by a rule instead of `onPodLoss`
+    leaving: frozenset[str] = frozenset()  # they have left the group since SIGTERM
+    # Monotonic seconds of this operator; None: not yet, or unknown.
+    active_since: float | None = None  # the start of the job, or its last resumption
+    grown_at: float | None = None
+    ended_at: float | None = None
     answers: Answers = field(default_factory=Answers)
     written: Written = field(default_factory=Written)
     stock: StockMemory | None = None
     stragglers: Stragglers = NO_STRAGGLERS
     account: Account | None = None  # None: not read from the status yet
+
+    def begin_active(self, now: float, *, stopped: bool) -> float | None:
+        return None if stopped else now if self.active_since is None else self.active_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +77,12 @@ class Plan:
     # `complete` or `failed`. Agents get it after the actions have succeeded, as what they act on
     # must be in the cluster first.
     verdict: str | None = None
-    actions: tuple[Action, ...] = field(default_factory=tuple)  # in order; creates may be parallel
+    actions: tuple[Action, ...] = ()  # in order; creates may be parallel
     recheck_at: float | None = None
     # When the group may change, as a wait ends or a silent worker counts as lost.
     urgent_at: float | None = None
     # When an agent will have been silent for too long; no plan is due before one is late.
     silent_at: float | None = None
-
-
-def find_news(
-    before: Memory,
-    after: Memory,
-    declared: Round | None,
-    ending: Ending | None,
-    resumed: Interruption | None = None,
-    waited: WaitEnd | None = None,
-) -> News:
-    failed = after.budget.last if after.budget.last is not before.budget.last else None
-    return News(declared, resumed, ending, unreported(after.answers.failed), waited, failed)
 
 
 def recall(job: Job, now: float, time: str) -> Memory:
@@ -110,10 +96,8 @@ def recall(job: Job, now: float, time: str) -> Memory:
     in_a_row = max(failures, 2 if backing_off else 0)
     started, grown = str(job.status.get("startTime") or ""), state.last_growth_time
     return Memory(
-        moments=Moments(
-            active_since=now - seconds_between(started, time) if started else None,
-            grown_at=now - seconds_between(grown, time) if grown else None,
-        ),
+        active_since=now - seconds_between(started, time) if started else None,
+        grown_at=now - seconds_between(grown, time) if grown else None,
         schedule=ScheduleWait(
             timeouts,
             retry_at=now + pause_seconds(job.uid, timeouts) if paused else 0.0,

@@ -7,7 +7,6 @@ from elastic_pytorch_operator.api.conditions import has_ended, is_true
 from elastic_pytorch_operator.api.times import earliest, seconds_between
 from elastic_pytorch_operator.model.actions import Action, DeleteJob, DeletePod
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.failed_writes import unreported
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
 from elastic_pytorch_operator.planning.plan_stock import plan_stock
@@ -59,20 +58,19 @@ def _plan_training(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 
 def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
-    ended_at = observed.now if memory.moments.ended_at is None else memory.moments.ended_at
+    ended_at = observed.now if memory.ended_at is None else memory.ended_at
     actions, recheck = clean_up(job, observed, ended_at)
     verdict = "complete" if is_true(job.status, names.COMPLETE) else "failed"
-    actions += record_refusals(unreported(memory.answers.failed))
+    actions += record_refusals(memory.answers.unreported)
     actions += plan_pod_group(job, None, observed, memory.answers.failed).actions
     actions += delete_stores(observed, keep=0, why="the job has ended")
     actions += finish_workloads(job, observed)
-    moments = replace(memory.moments, ended_at=ended_at)
-    memory = replace(memory, moments=moments, answers=memory.answers.reported())
+    memory = replace(memory, ended_at=ended_at, answers=memory.answers.reported())
     return Plan(memory, verdict=verdict, actions=tuple(actions), recheck_at=recheck)
 
 
 def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action], float | None]:
-    recheck, exit_by = None, ended_at + EXIT_SECONDS
+    recheck, exit_by, policy = None, ended_at + EXIT_SECONDS, job.clean_pod_policy
     if job.ttl_seconds is not None:
         completed = str(job.status.get("completionTime", observed.time))
         left = job.ttl_seconds - seconds_between(completed, observed.time)
@@ -83,13 +81,13 @@ def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action
     for pod in observed.pods:
         if pod.deleting:
             continue
+        goes, why = policy != "None", "the job has ended"
         if pod.ended:
-            if job.clean_pod_policy == "All" or (job.clean_pod_policy == "Running" and pod.lingers):
-                actions.append(DeletePod(pod.name, pod.uid, "the job has ended"))
+            goes = policy == "All" or (policy == "Running" and pod.lingers)
         elif not pod.started and pod.name not in observed.agents:
-            actions.append(DeletePod(pod.name, pod.uid, "the job has ended before it started"))
+            goes, why = True, "the job has ended before it started"
         elif observed.now < exit_by:
-            recheck = earliest(recheck, exit_by)
-        elif job.clean_pod_policy != "None":
-            actions.append(DeletePod(pod.name, pod.uid, "the job has ended"))
+            goes, recheck = False, earliest(recheck, exit_by)
+        if goes:
+            actions.append(DeletePod(pod.name, pod.uid, why))
     return actions, recheck

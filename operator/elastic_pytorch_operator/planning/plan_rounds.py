@@ -6,15 +6,9 @@ from dataclasses import dataclass, replace
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.actions import Action
-from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.model.status_changes import GOODPUT
-from elastic_pytorch_operator.planning.completion import (
-    Departures,
-    Ending,
-    active_since,
-    decide_ending,
-)
+from elastic_pytorch_operator.planning.completion import decide_ending
 from elastic_pytorch_operator.planning.failed_writes import lasting
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.planning.failures.failed_pods import (
@@ -30,7 +24,7 @@ from elastic_pytorch_operator.planning.failures.group_restart import (
 )
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
-from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
+from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.nodes.objections import failed_again
 from elastic_pytorch_operator.planning.plan_workers import (
     WorkerPlan,
@@ -40,6 +34,7 @@ from elastic_pytorch_operator.planning.plan_workers import (
 )
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.events import (
+    News,
     record_announcements,
     record_events,
     record_timeout,
@@ -66,7 +61,6 @@ from elastic_pytorch_operator.planning.reporting.stragglers import (
     advance_stragglers,
     record_stragglers,
 )
-from elastic_pytorch_operator.planning.reporting.waits import explain_restart
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.membership import torn_workers
 from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, grows, next_round
@@ -102,12 +96,12 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         interruptions=after.interruptions,
         ending=ending,
         refusals=lasting(after.answers.failed),
-        deferral=deferral,
+        waiting=deferral.waits,
         cooling=decision.cooling,
         restarting=judged.restarting,
         grown=grows(observed.round, decision.round),
         starts=workers.starts,
-        evacuation=workers.evacuation,
+        leaving=workers.evacuation.explain(),
         schedule=workers.schedule,
         stragglers=after.stragglers,
         torn=torn_workers(workers.candidates, job.unit_replicas),
@@ -117,9 +111,10 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     account = keep_account(
         job, status, observed, round_, memory.account, after.interruptions, resumed
     )
-    status[GOODPUT] = account.as_status(observed.time)
-    write, write_at = status_write(job, status, observed, memory.written)
-    news = find_news(memory, after, decision.round, ending, resumed, deferral.over)
+    write, write_at = status_write(job, status, account, observed, memory.written)
+    failed = after.budget.last if after.budget.last is not memory.budget.last else None
+    refusals = after.answers.unreported
+    news = News(decision.round, resumed, ending, refusals, deferral.over, failed)
     events = [
         *record_announcements(observed, memory.nodes, after.nodes),
         *record_events(job, target, observed, news),
@@ -160,30 +155,23 @@ def _judge_group(job: Job, target: Target, observed: Observed, memory: Memory) -
     workers = plan_workers(job, target, observed, memory)
     candidates, victims = workers.candidates, workers.replicas.victims
     failure = judge_round(observed, candidates, failed_again(workers.objections))
-    leaving = leaving_members(observed, candidates, memory.departures.leaving, victims)
+    leaving = leaving_members(observed, candidates, memory.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
-    excused = excused_members(observed, memory.departures.excused, pods, leaving)
-    since = active_since(target, observed.now, memory.moments.active_since)
+    excused = excused_members(observed, memory.excused, pods, leaving)
     memory = replace(
         memory,
         answers=memory.answers.about(job.generation),
         nodes=workers.objections,
         schedule=workers.schedule,
         stall=stall,
-        departures=Departures(victims, excused, leaving),
-        moments=replace(memory.moments, active_since=since),
+        victims=victims,
+        excused=excused,
+        leaving=leaving,
+        active_since=memory.begin_active(observed.now, stopped=target.stopped),
         budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
     )
     ending, ending_recheck = decide_ending(
-        job,
-        target,
-        observed,
-        candidates,
-        memory.budget,
-        memory.departures,
-        invalid=memory.answers.invalid,
-        active_since=since,
-        starts=workers.starts,
+        job, target, observed, candidates, memory, workers.starts
     )
     restarting = find_group_restart(job, observed, memory.budget)
     rechecks = (workers.evacuation.recheck_at, workers.schedule.recheck_at)
@@ -249,7 +237,7 @@ def _decide(
         memory,
         interruptions=Interruptions(current, resumed or known.last, unled_step),
         checkpoint_wait=deferral.wait,
-        moments=replace(memory.moments, grown_at=observed.now) if grown else memory.moments,
+        grown_at=observed.now if grown else memory.grown_at,
         stragglers=NO_STRAGGLERS
         if judged.ending
         else advance_stragglers(memory.stragglers, decision.round or observed.round, observed),
@@ -269,8 +257,8 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: _Judgement
         failure_open=judged.failure.open,
         stall=Cause(names.PROGRESS_STALLED, judged.stall.cause.message) if judged.stall else None,
         settled=memory.checkpoint_wait is not None,
-        grown_at=memory.moments.grown_at,
-        restart=Cause(names.GROUP_RESTARTED, explain_restart(judged.restarting))
+        grown_at=memory.grown_at,
+        restart=Cause(names.GROUP_RESTARTED, judged.restarting.explain())
         if judged.restarting.stops
         else None,
         eviction=Cause(names.EVICTED, explain_eviction(target.quota))

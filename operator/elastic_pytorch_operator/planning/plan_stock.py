@@ -15,19 +15,14 @@ from elastic_pytorch_operator.model.actions import (
     TryPod,
 )
 from elastic_pytorch_operator.model.failure import (
+    Ending,
     FailureRecord,
     Fault,
     fault_of_pod,
     name_end,
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
-from elastic_pytorch_operator.model.status_changes import GOODPUT
-from elastic_pytorch_operator.planning.completion import (
-    Departures,
-    Ending,
-    active_since,
-    decide_ending,
-)
+from elastic_pytorch_operator.planning.completion import decide_ending
 from elastic_pytorch_operator.planning.failed_writes import lasting, wants_dry_run
 from elastic_pytorch_operator.planning.failures.budget import (
     CRASH_LOOP_SECONDS,
@@ -44,10 +39,10 @@ from elastic_pytorch_operator.planning.failures.start_backoff import (
     FailedStarts,
     find_failed_starts,
 )
-from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
+from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.nodes.objections import find_objections
 from elastic_pytorch_operator.planning.queueing.quota import Target, displaced_pods
-from elastic_pytorch_operator.planning.reporting.events import record_events
+from elastic_pytorch_operator.planning.reporting.events import News, record_events
 from elastic_pytorch_operator.planning.reporting.goodput import keep_account
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.status_writes import status_write
@@ -105,8 +100,8 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     serving = replace(view.observed, pods=tuple(pods))
     replicas = plan_replicas(job, target, serving, view.candidates, going)
     there = observed.pods_by_name.keys() | view.observed.ranks.keys()
-    victims = (memory.departures.victims | replicas.victims) & there
-    ended = _ended_pods(view.ends)
+    victims = (memory.victims | replicas.victims) & there
+    ended = [_judged(end) for end in view.ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
     failed = judge_pods(view.observed, view.candidates, job.rules, ended, victims)
     budget, stock, events = _understand(view, memory.budget, stock, failed)
     group, settled_at = next_group(
@@ -119,16 +114,16 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         observed.now,
     )
     stock = replace(stock, group=group)
-    before = memory
-    since = active_since(target, observed.now, memory.moments.active_since)
-    excused = excused_members(view.observed, memory.departures.excused, failed)
+    known = memory.budget.last
+    excused = excused_members(view.observed, memory.excused, failed)
     memory = replace(
         memory,
         answers=memory.answers.about(job.generation),
         budget=budget,
         stock=stock,
-        departures=Departures(victims, excused),
-        moments=replace(memory.moments, active_since=since),
+        victims=victims,
+        excused=excused,
+        active_since=memory.begin_active(observed.now, stopped=target.stopped),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory)
     findings = Findings(
@@ -136,7 +131,6 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     )
     status = describe_job(job, observed, view.candidates, group.round, findings)
     account = keep_account(job, status, observed, group.round, memory.account)
-    status[GOODPUT] = account.as_status(observed.time)
     actions: list[Action] = []
     rechecks = [settled_at, ending_recheck]
     if ending is None:
@@ -146,9 +140,10 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         times = (over_at, stock.backoff_until, budget.backoff_until, *pauses)
         rechecks += [time for time in times if time > observed.now]
     declared = group.round if group.round is not view.observed.round else None
-    news = find_news(before, memory, declared, ending)
+    new_failure = budget.last if budget.last is not known else None
+    news = News(declared, ending=ending, refusals=memory.answers.unreported, failed=new_failure)
     actions += record_events(job, target, view.observed, news)
-    write, write_at = status_write(job, status, observed, memory.written)
+    write, write_at = status_write(job, status, account, observed, memory.written)
     memory = replace(memory, answers=memory.answers.reported(), account=account)
     return Plan(memory, actions=(*actions, *write), recheck_at=earliest(*rechecks, write_at))
 
@@ -161,7 +156,7 @@ def _look(
     pods = (*observed.pods, *observed.stores)
     lost = frozenset(pod.name for pod in pods if not pod.ended and has_lost_node(pod, observed))
     mine = [pod for pod in observed.pods if pod.rendezvous == number and pod.name not in lost]
-    running = [pod for pod in mine if pod.started and not (pod.ended or pod.deleting)]
+    running = [pod for pod in mine if pod.started and pod.stays]
     if known is None:
         stock = StockMemory(
             number, now, disturbed=bool(observed.pods), group=adopt_group(job, running, now)
@@ -231,21 +226,7 @@ def _decide_ending(
         return Ending(True, names.WORKERS_SUCCEEDED, text), None
     if view.rendezvous.phase is Phase.OVER and not stock.understood:
         return None, None
-    return decide_ending(
-        view.job,
-        view.target,
-        view.observed,
-        view.candidates,
-        memory.budget,
-        memory.departures,
-        invalid=memory.answers.invalid,
-        active_since=memory.moments.active_since,
-        starts=view.starts,
-    )
-
-
-def _ended_pods(ends: Iterable[End]) -> list[FailureRecord]:
-    return [_judged(end) for end in ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
+    return decide_ending(view.job, view.target, view.observed, view.candidates, memory, view.starts)
 
 
 def _judged(end: End) -> FailureRecord:

@@ -120,7 +120,7 @@ def pod_actions(
     held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
     if replicas.create and not held:
         avoided = {
-            extra: nodes_to_avoid(observed, job.template_of(0, extra=extra), workers.objections)
+            extra: nodes_to_avoid(observed, job.template_of(extra=extra), workers.objections)
             for extra in {job.is_extra(index) for index in replicas.create}
         }
         actions += [

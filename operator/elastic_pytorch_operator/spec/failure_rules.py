@@ -10,8 +10,6 @@ from typing import Any
 
 from elastic_pytorch_operator.api.numbers import format_ranges
 
-SIGNAL_BASE = 128
-
 PodCondition = tuple[str, str]  # type and status
 
 
@@ -53,7 +51,7 @@ def find_rule(
 
 def to_kubelet_code(exit_code: int) -> int:
     """128 + N for a signal N, for which Python has -N."""
-    return SIGNAL_BASE - exit_code if exit_code < 0 else exit_code
+    return 128 - exit_code if exit_code < 0 else exit_code
 
 
 def parse_rules(rules: Sequence[Mapping[str, Any]]) -> tuple[FailureRule, ...]:

@@ -124,10 +124,10 @@ class Job:
         template = self.queue.template if self.queue is not None else ""
         return template + (workers.text if extra and workers is not None else "")
 
-    def template_of(self, index: int, *, extra: bool | None = None) -> Manifest:
-        """A worker's pod template; `extra`: it runs by quota beyond the minimum; None: by index."""
+    def template_of(self, *, extra: bool) -> Manifest:
+        """A worker's pod template; `extra`: it runs by quota beyond the minimum."""
         workers = self.scheduling.extra_workers
-        if workers is None or not (self.is_extra(index) if extra is None else extra):
+        if workers is None or not extra:
             return self.template
         return workers.applied_to(self.template)
 

@@ -5,11 +5,10 @@ The API server checks the rest: a whole PodTemplateSpec would make the CRD 30 ti
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.schema.validator import Check, Schema, compiled
+from elastic_pytorch_operator.spec.schema.validator import Schema, compiled
 
 PATH = "spec.template"
 
@@ -72,20 +71,16 @@ TEMPLATE = an_object(
         terminationGracePeriodSeconds={"type": "integer", "minimum": 0, "maximum": 10**7},
     ),
 )
+_check = compiled(TEMPLATE)
 
 
 def is_set_for_processes(variable: str) -> bool:
     return SET_FOR_PROCESSES.fullmatch(variable) is not None
 
 
-@cache
-def _template() -> Check:
-    return compiled(TEMPLATE)
-
-
 def check_template(template: Mapping[str, Any]) -> None:
     """Refuses a template that the schema admits but no pod can be made from."""
-    _template()(template, PATH, False)
+    _check(template, PATH, False)
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = (template["spec"].get("affinity") or {}).get("nodeAffinity") or {}
     terms = (affinity.get(required) or {}).get("nodeSelectorTerms") or ()

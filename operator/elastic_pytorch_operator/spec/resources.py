@@ -93,7 +93,6 @@ def _join(one: Amounts, other: Amounts, combine: Callable[[float, float], float]
 
 
 def _stated(holder: Manifest, part: str) -> Mapping[str, object]:
-    """The limits or the requests of a container or a pod."""
     found: Mapping[str, object] = (holder.get("resources") or {}).get(part) or {}
     return found
 

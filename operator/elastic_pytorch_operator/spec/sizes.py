@@ -30,11 +30,6 @@ def largest_allowed(count: int, allowed: Sequence[int]) -> int:
     return max((size for size in allowed if size <= count), default=0) if allowed else count
 
 
-def unit_indices(index: int, unit: int) -> range:
-    first = index - index % unit
-    return range(first, first + unit)
-
-
 def in_whole_units(indices: Collection[int], unit: int) -> set[int]:
     counts = Counter(index // unit for index in indices)
     return {index for index in indices if counts[index // unit] == unit}

@@ -14,7 +14,9 @@ from elastic_pytorch_operator.manifests.worker_pod import (
 from elastic_pytorch_operator.manifests.workload import workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.planning.completion import decide_ending
-from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.failed_writes import Answers
+from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
+from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.volumes import ClaimTemplate
 
@@ -376,9 +378,8 @@ def test_failure_names_what_is_built_and_the_field_that_it_is_built_of(
         UnbuildableError, match=f"^{kind}: the operator cannot build it: "
     ) as failure:
         build(BROKEN)
-    ending, _ = decide_ending(
-        BROKEN, a_target(BROKEN), observed(), [], Budget(), invalid=str(failure.value)
-    )
+    memory = Memory(answers=Answers(invalid=str(failure.value)))
+    ending, _ = decide_ending(BROKEN, a_target(BROKEN), observed(), [], memory, NONE_FAILED)
     assert ending is not None
     assert (ending.complete, ending.reason) == (False, "InvalidTemplate")
     assert ending.message == f"{cause}: {failure.value}"

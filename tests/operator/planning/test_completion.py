@@ -2,19 +2,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import Observed, PodView, Progress
 from elastic_pytorch_operator.planning.completion import (
     GIVE_UP_SECONDS,
-    Departures,
-    Ending,
-    active_since,
-    deadline_at,
     decide_ending,
     why_it_cannot_start,
 )
+from elastic_pytorch_operator.planning.failed_writes import Answers
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.queueing.quota import Target
+from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
+from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers, without_victims
 from elastic_pytorch_operator.spec.failure_rules import parse_rules
 
@@ -36,14 +34,23 @@ BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
 
 
 def end(
-    seen: Observed, budget: Budget | None = None, job: dict[str, Any] | None = None, **fields: Any
+    seen: Observed,
+    budget: Budget | None = None,
+    job: dict[str, Any] | None = None,
+    *,
+    invalid: str | None = None,
+    active_since: float | None = None,
+    **departures: Any,
 ) -> Ending | None:
-    known = {name: fields.pop(name) for name in ("victims", "excused", "leaving") if name in fields}
-    candidates = without_victims(assess_workers(seen), known.get("victims", ()), {})
+    candidates = without_victims(assess_workers(seen), departures.get("victims", ()), {})
     ended = a_job(**(job or {}))
-    return decide_ending(
-        ended, a_target(ended), seen, candidates, budget or Budget(), Departures(**known), **fields
-    )[0]
+    memory = Memory(
+        budget=budget or Budget(),
+        active_since=active_since,
+        answers=Answers(invalid=invalid),
+        **departures,
+    )
+    return decide_ending(ended, a_target(ended), seen, candidates, memory, NONE_FAILED)[0]
 
 
 def group(*states: str) -> Observed:
@@ -173,10 +180,10 @@ def test_success_goes_before_every_limit() -> None:
 
 
 def test_looks_again_at_the_deadline() -> None:
-    job = a_job(activeDeadlineSeconds=60)
+    job, memory = a_job(activeDeadlineSeconds=60), Memory(active_since=NOW - 53)
     for seen, seconds in ((group("running"), 7), (saving(3595), 5)):
         workers, target = assess_workers(seen), a_target(job)
-        found = decide_ending(job, target, seen, workers, Budget(), active_since=NOW - 53)
+        found = decide_ending(job, target, seen, workers, memory, NONE_FAILED)
         assert found[1] == NOW + seconds
 
 
@@ -212,9 +219,9 @@ def test_lost_member_on_which_a_rule_has_decided_is_no_reason_to_fail() -> None:
 
 
 def test_active_since_it_began_or_was_resumed() -> None:
-    assert active_since(Target(3), NOW, None) == NOW
-    assert active_since(Target(3), NOW, NOW - 7) == NOW - 7
-    assert active_since(Target(0), NOW, NOW - 7) is None
+    assert Memory().begin_active(NOW, stopped=False) == NOW
+    assert Memory(active_since=NOW - 7).begin_active(NOW, stopped=False) == NOW - 7
+    assert Memory(active_since=NOW - 7).begin_active(NOW, stopped=True) is None
 
 
 @situations(
@@ -223,7 +230,9 @@ def test_active_since_it_began_or_was_resumed() -> None:
 )
 def test_deadline(seconds: int | None, since: float | None, until: float | None) -> None:
     fields = {} if seconds is None else {"activeDeadlineSeconds": seconds}
-    assert deadline_at(a_job(**fields), since) == until
+    job, memory, seen = a_job(**fields), Memory(active_since=since), group("running")
+    found = decide_ending(job, a_target(job), seen, assess_workers(seen), memory, NONE_FAILED)
+    assert found == (None, until)
 
 
 LONG_AGO = NOW - GIVE_UP_SECONDS

@@ -9,9 +9,7 @@ from elastic_pytorch_operator.planning.failed_writes import (
     Answers,
     FailedWrite,
     describe,
-    mark_reported,
     note_failure,
-    unreported,
     wants_dry_run,
 )
 
@@ -53,15 +51,15 @@ def test_what_fails_is_told_by_one_event_however_often_it_is_tried() -> None:
     passing = note_failure(None, Judgement.TROUBLE, "conflict", NOW)
     failed = {"pods": quota, "service": quota, "status": passing}
     assert describe(failed) == "exceeded quota"
-    assert unreported(failed) == ("exceeded quota",)
-    failed = mark_reported(failed)
-    assert unreported(failed) == ()
+    assert Answers(failed).unreported == ("exceeded quota",)
+    failed = Answers(failed).reported().failed
+    assert Answers(failed).unreported == ()
     failed = {
         "pods": note_failure(failed["pods"], Judgement.REFUSED, "exceeded quota: used 4", NOW),
         "delete x": quota,
     }
     assert describe(failed) == "exceeded quota: used 4; exceeded quota"
-    assert unreported(failed) == ("exceeded quota",), "another write, another event"
+    assert Answers(failed).unreported == ("exceeded quota",), "another write, another event"
 
 
 def test_refused_deletions_of_many_pods_do_not_fill_the_status_nor_make_many_events() -> None:
@@ -70,8 +68,8 @@ def test_refused_deletions_of_many_pods_do_not_fill_the_status_nor_make_many_eve
         for n in range(1000)
     }
     assert describe(failed) == "pod 0 is kept; pod 1 is kept; pod 2 is kept; and 997 more"
-    assert len(unreported(failed)) == 3
-    assert unreported(mark_reported(failed)) == ()
+    assert len(Answers(failed).unreported) == 3
+    assert Answers(failed).reported().unreported == ()
 
 
 def suspended(reason: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 from typing import Any
 
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
-from elastic_pytorch_operator.planning.memory import Moments, recall
+from elastic_pytorch_operator.planning.memory import recall
 
 from tests.operator.builders import NOW, TIME, a_job
 from tests.situations import situations
@@ -105,4 +105,5 @@ def test_moments_of_the_past(told: str | None, since: float | None) -> None:
     job = a_job(
         status={"startTime": told, "operatorState": {"lastGrowthTime": told}} if told else {}
     )
-    assert recall(job, NOW, TIME).moments == Moments(active_since=since, grown_at=since)
+    known = recall(job, NOW, TIME)
+    assert (known.active_since, known.grown_at, known.ended_at) == (since, since, None)

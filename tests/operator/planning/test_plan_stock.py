@@ -140,7 +140,7 @@ def test_scaled_up_and_down() -> None:
     assert [pod.index for pod in simulation.running()] == [0, 1]
     assert set(simulation.made) == {1}
     assert any(event.startswith("ScaledDown") for event in simulation.told)
-    assert not simulation.memory.departures.victims, "they are forgotten with their pods"
+    assert not simulation.memory.victims, "they are forgotten with their pods"
 
 
 def test_complete_when_all_have_succeeded() -> None:

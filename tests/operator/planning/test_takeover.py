@@ -10,10 +10,12 @@ from functools import cache
 import pytest
 from elastic_pytorch_operator.model.actions import DeletePod
 from elastic_pytorch_operator.model.announced_ends import Taint
+from elastic_pytorch_operator.model.failure import Ending
 from elastic_pytorch_operator.model.observed import AgentState, NodeView
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.completion import Ending, decide_ending
-from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.completion import decide_ending
+from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
+from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.planning.workers.silence import UNHEARD
 from elastic_pytorch_operator.spec.job import FAIL_JOB
@@ -280,7 +282,12 @@ def test_loss_during_the_change_fails_a_job_that_is_to_fail_then(gone: list[int]
     simulation.connects_at = {}
     seen = simulation.observe()
     ending: Ending | None = decide_ending(
-        simulation.job, a_target(simulation.job), seen, assess_workers(seen), Budget()
+        simulation.job,
+        a_target(simulation.job),
+        seen,
+        assess_workers(seen),
+        Memory(),
+        NONE_FAILED,
     )[0]
     assert (ending is not None) == bool(gone)
     assert ending is None or ending.message.count(

@@ -8,8 +8,8 @@ from elastic_pytorch_operator.planning.failed_writes import (
     DRY_RUN,
     PODS,
     STATUS,
+    Answers,
     FailedWrite,
-    mark_reported,
 )
 from elastic_pytorch_operator.reconcile.job_writer import MAX_WRITE_SECONDS, JobWrite, WriteKind
 from elastic_pytorch_operator.reconcile.write_slots import MAX_WRITES
@@ -95,7 +95,8 @@ async def test_refusals_of_pods_that_were_asked_for_together_are_told_once() -> 
     await asyncio.sleep(0.5)
     for index in range(1, 9):  # one by one, and a plan reports what has failed after each
         world.writer.ask(
-            [world.write("pod-0"), world.write(f"pod-{index}")], mark_reported(world.writer.failed)
+            [world.write("pod-0"), world.write(f"pod-{index}")],
+            Answers(world.writer.failed).reported().failed,
         )
         await asyncio.sleep(0.3)
     assert len(world.sent) > 2

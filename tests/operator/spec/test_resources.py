@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.reporting.status import processes_of_a_worker
+from elastic_pytorch_operator.planning.reporting.goodput import processes_of_a_worker
 from elastic_pytorch_operator.spec.resources import (
     count_accelerators,
     is_process_count,

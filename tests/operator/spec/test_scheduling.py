@@ -121,5 +121,5 @@ def test_tolerations_of_the_platform_stay() -> None:
     job = parse_job(
         a_manifest(scheduling={"extraWorkers": EXTRA}), JobDefaults(tolerations=(platform,))
     )
-    tolerations = job.template_of(2)["spec"]["tolerations"]
+    tolerations = job.template_of(extra=True)["spec"]["tolerations"]
     assert tolerations == [platform, SPOT]

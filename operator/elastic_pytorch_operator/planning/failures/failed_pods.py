@@ -11,7 +11,6 @@ from elastic_pytorch_operator.model.failure import (
     OOM_KILLED,
     FailureRecord,
     Fault,
-    dated,
     describe_end,
     failed_to_prepare,
     fault_of_pod,
@@ -32,10 +31,18 @@ REPEATABLE = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP)
 def rule_on_worker(
     cause: FailureRecord, observed: Observed, rules: Sequence[FailureRule]
 ) -> FailureRecord:
-    pod = observed.pods_by_name.get(cause.worker)
-    restarts = pod.group_restarts if pod else 0
-    rule = find_rule(rules, cause.exit_code)
-    return replace(dated(cause, observed), rule=rule, group_restarts=restarts)
+    return _ruled(cause, find_rule(rules, cause.exit_code), observed)
+
+
+def _ruled(record: FailureRecord, rule: FailureRule | None, observed: Observed) -> FailureRecord:
+    pod = observed.pods_by_name.get(record.worker)
+    return replace(
+        record,
+        node=pod.node if pod else "",
+        time=observed.time_of(record.failed_at),
+        rule=rule,
+        group_restarts=pod.group_restarts if pod else 0,
+    )
 
 
 def ended_pods(observed: Observed) -> list[FailureRecord]:
@@ -78,7 +85,7 @@ def _has_lost_member(observed: Observed) -> bool:
     if observed.round is None:
         return False
     heard_out = {name for name, agent in observed.agents.items() if agent.gives_up}
-    here = {pod.name for pod in observed.pods if not (pod.ended or pod.deleting)}
+    here = {pod.name for pod in observed.pods if pod.stays}
     return len(observed.ranks.keys() & (here | heard_out)) < observed.round.size
 
 
@@ -101,20 +108,20 @@ def judge_pods(
         # start_backoff decides on failed set-ups.
         own = record.fault in (Fault.CODE, Fault.OUTSIDE) and not failed_to_prepare(pod, observed)
         if (rule is not None or own) and (repeatable or not pod.ended_before_takeover):
-            records.append(replace(record, rule=rule, group_restarts=pod.group_restarts))
+            records.append(_ruled(record, rule, observed))
     begun_to_leave = {*observed.ranks, *leaving}
     for candidate in candidates:
         worker, group = candidate.worker, observed.ranks if candidate.gone else begun_to_leave
         lost = not candidate.alive and worker in group and worker in observed.pods_by_name
-        if not lost or worker in ours or has_succeeded(worker, observed):
+        if not lost or worker in ours or candidate.succeeded:
             continue
         pod = observed.pods_by_name[worker]
         if not pod.ended and (rule := find_rule(rules, None, pod.conditions)):
             matched = ", ".join(f"{t}={s}" for t, s in sorted(rule.conditions & pod.conditions))
             message = f"{candidate.why} ({matched})"
             record = _record(pod, None, message, observed.now, Fault.PLACE)
-            records.append(replace(record, rule=rule, group_restarts=pod.group_restarts))
-    return [dated(record, observed) for record in records]
+            records.append(_ruled(record, rule, observed))
+    return records
 
 
 def leaving_members(

@@ -21,6 +21,11 @@ class GroupRestart:
     stops: bool = False  # the current round has such workers and must stop
     cause: FailureRecord | None = None
 
+    def explain(self) -> str:
+        rule = self.cause.rule if self.cause else None
+        cause = self.cause or "see status.rootCause"
+        return f"{rule or 'failurePolicy.rules'} replaces all workers: {cause}"
+
 
 NO_RESTART = GroupRestart()
 

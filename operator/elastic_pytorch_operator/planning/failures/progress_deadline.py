@@ -45,11 +45,12 @@ def find_stall(
         or observed.saving_since is not None
     ):
         return None, None
-    number = round_.number
-    members = [agent for agent in observed.agents_in(round_) if agent.round == number]
+    members = observed.took_up(round_)
     # In an orderly change the round before may train on to its next step boundary.
     stepping = [
-        agent for agent in observed.agents.values() if round_.orderly_since <= agent.round <= number
+        agent
+        for agent in observed.agents.values()
+        if round_.orderly_since <= agent.round <= round_.number
     ]
     stepped_at = max([round_.declared_at, *(agent.progressed_at for agent in stepping)])
     hangs_at = stepped_at + job.progress_deadline_seconds
@@ -80,9 +81,8 @@ def _cause(
         text += f"; {culprits.text}"
     elif not reported:
         text += "; the script has reported none at all (it does so by elastic_pytorch.report)"
-    elif behind is not None and (steps[behind.worker] or 0) < max(reported):
-        text += f"; rank {behind.rank} has come to step {steps[behind.worker] or 0}"
-        text += f", others to step {max(reported)}"
+    elif behind is not None and (step := steps[behind.worker] or 0) < max(reported):
+        text += f"; rank {behind.rank} has come to step {step}, others to step {max(reported)}"
     else:
         text += f"; all have come to step {max(reported)}"
     if culprits.text and not (culprits.ranks and reported):

@@ -59,8 +59,8 @@ def judge_round(
 
 
 def _records(observed: Observed, round_: Round, failed: Sequence[AgentView]) -> list[FailureRecord]:
-    returned = (a for a in observed.agents_in(round_) if a.state is AgentState.SUCCEEDED)
-    done = next((a for a in returned if a.round == round_.number), None)
+    agents = observed.took_up(round_)
+    done = next((a for a in agents if a.state is AgentState.SUCCEEDED), None)
     if done is None:
         return [record_of(agent) for agent in failed]
     early = f"{done.worker} (rank {done.rank}) had returned while others still trained"

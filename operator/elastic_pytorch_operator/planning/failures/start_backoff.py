@@ -30,7 +30,6 @@ class FailedStarts:
     nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     backoff_until: Mapping[int, float] = field(default_factory=dict)
     newest: Mapping[int, PodView] = field(default_factory=dict)
-    unprepared: frozenset[int] = frozenset()
 
 
 NONE_FAILED = FailedStarts()
@@ -49,15 +48,15 @@ def find_failed_starts(observed: Observed) -> FailedStarts:
         nodes=nodes,
         backoff_until={i: p.ended_at + backoff_seconds(len(nodes[i])) for i, p in failed.items()},
         newest=failed,
-        unprepared=frozenset(i for i, p in failed.items() if failed_to_prepare(p, observed)),
     )
 
 
-def why_given_up(starts: FailedStarts, wanted: int, max_failures: int) -> str:
+def why_given_up(starts: FailedStarts, observed: Observed, wanted: int, max_failures: int) -> str:
     """Empty: the job goes on, also if a kubelet rejects its pods, as a node may take them later."""
-    for index in sorted(starts.unprepared):
-        tries, pod = len(starts.nodes[index]), starts.newest[index]
-        if index < wanted and tries > min(max_failures, MAX_FAILED_STARTS - 1):
+    most = min(max_failures, MAX_FAILED_STARTS - 1)
+    for index, pod in sorted(starts.newest.items()):
+        tries = len(starts.nodes[index])
+        if index < wanted and tries > most and failed_to_prepare(pod, observed):
             return (
                 f"no group can form: {pod.name} {describe_failed_start(pod)}; "
                 f"so have {tries} pods of worker {index} in a row"

@@ -33,8 +33,11 @@ class Evacuation:
     leave_by: float = math.inf  # the first of `leaving`
     recheck_at: float | None = None
 
-
-NO_EVACUATION = Evacuation()
+    def explain(self) -> str:
+        return "; ".join(
+            f"{worker} {why}, as soon as its replacement is ready"
+            for worker, why in self.staying.items()
+        )
 
 
 def plan_evacuation(
@@ -65,7 +68,7 @@ def plan_evacuation(
             leave_by[pod.name] = math.inf
         elif candidate.ready:
             stay.add(candidate.index)
-    size = observed.round.size if observed.round else 0
+    size = observed.group_size
     left = largest_allowed(len(in_whole_units(stay, job.unit_replicas)), job.allowed)
     whole = left >= min(size, target.size)
     members = sorted(

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import RecordEvent
-from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failed_writes import name_some
 from elastic_pytorch_operator.planning.nodes.objections import ENDS, Objections, nodes_of
 from elastic_pytorch_operator.planning.queueing.quota import Target
@@ -19,18 +18,12 @@ from elastic_pytorch_operator.planning.reporting.failing_saves import explain_sl
 from elastic_pytorch_operator.planning.reporting.interruption import (
     Interruption,
     set_up_seconds,
-    slowest_phase,
 )
 from elastic_pytorch_operator.planning.reporting.quota_conditions import (
     WITHOUT_QUOTA,
     explain_lack,
     reason_of,
 )
-from elastic_pytorch_operator.planning.reporting.waits import (
-    explain_schedule_wait,
-    explain_wait_end,
-)
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
@@ -53,7 +46,7 @@ class News:
     resumed: Interruption | None = None
     ending: Ending | None = None
     refusals: Sequence[str] = ()  # new ones
-    waited: WaitEnd | None = None
+    waited: str = ""  # how a wait for a checkpoint has ended
     failed: FailureRecord | None = None
 
 
@@ -76,13 +69,13 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
         note = f"{job.requested} workers are not {_allowed(job)}: {allowed} are wanted"
         events.append(_with_status(names.SCALE_REFUSED, note))
     events += record_refusals(news.refusals)
-    if news.waited is not None:
-        events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, explain_wait_end(job, news.waited)))
+    if news.waited:
+        events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, news.waited))
     rule = failed.rule if failed is not None else None
     if rule is not None and rule.action is FailureAction.IGNORE:
         events.append(RecordEvent(names.FAILURE_IGNORED, f"{rule} ignores a failure: {failed}"))
     if declared is not None and declared.reason != names.JOB_SUSPENDED:
-        before = observed.round.size if observed.round else 0
+        before = observed.group_size
         change = f"{before} -> " if before != declared.size else ""
         note = f"Round {declared.number}, {change}{declared.size} workers: {declared.cause}"
         if (set_up := set_up_seconds(declared, observed)) is not None:
@@ -99,8 +92,9 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
         note += resumed.reason
         if steps := resumed.steps_lost:
             note += f"; {steps} {'step' if steps == 1 else 'steps'} repeated"
-        if slowest := slowest_phase(resumed.phases):
-            note += f"; the slowest phase was {slowest} ({resumed.phases[slowest]:.1f} s)"
+        if phases := resumed.phases:
+            slowest = max(phases, key=lambda phase: phases[phase])
+            note += f"; the slowest phase was {slowest} ({phases[slowest]:.1f} s)"
         facts = {
             names.ANNOTATION_WORKERS: str(resumed.size),
             names.ANNOTATION_CAUSE: resumed.reason,
@@ -134,7 +128,7 @@ def record_announcements(
 def record_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
     if wait.timeouts <= read_operator_state(job.status).schedule_timeouts:
         return []
-    note = _sentence(explain_schedule_wait(job, wait))
+    note = _sentence(wait.explain(job))
     return [_with_status(names.SCHEDULE_TIMEOUT, note, warning=True)]
 
 

@@ -5,7 +5,7 @@ the time in between was booked under another activity, and moves.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended
 from elastic_pytorch_operator.api.times import seconds_between
-from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.status_changes import GOODPUT
 from elastic_pytorch_operator.planning.reporting.interruption import (
@@ -23,7 +23,6 @@ from elastic_pytorch_operator.planning.reporting.interruption import (
     Interruptions,
 )
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA
-from elastic_pytorch_operator.planning.reporting.status import processes_of_a_worker
 from elastic_pytorch_operator.spec.job import Job
 
 TINY = 1e-6  # seconds, more than sums of floats are off by
@@ -166,8 +165,7 @@ def keep_account(
     interruptions: Interruptions = NO_INTERRUPTIONS,
     resumed: Interruption | None = None,
 ) -> Account:
-    processes = processes_of_a_worker(observed.agents_in(round_), job)
-    now = find_activity(status, observed, round_, interruptions, processes)
+    now = find_activity(job, status, observed, round_, interruptions)
     account = (
         account
         or read_account(job.status, observed.now, observed.time)
@@ -177,17 +175,22 @@ def keep_account(
     return account if resumed is None else book_interruption(account, resumed)
 
 
+def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
+    processes = max((agent.local_world_size for agent in agents), default=0)
+    return processes or (int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1)
+
+
 def find_activity(
+    job: Job,
     status: Mapping[str, Any],
     observed: Observed,
     round_: Round | None,
     interruptions: Interruptions,
-    processes: int,
 ) -> Now:
-    """`processes` are those of each worker."""
     if has_ended(status):
         return Now(None)
     speeds = [a.steps_per_second for a in observed.agents.values() if a.steps_per_second]
+    processes = processes_of_a_worker(observed.agents_in(round_), job)
     now = Now(
         Activity.TRAINING,
         processes=processes * int(status.get("replicas", 0)),
@@ -206,8 +209,7 @@ def find_activity(
         return replace(now, activity=activity, since=current.since)
     if last is not None and last.round == round_.number and last.step_before is not None:
         return replace(now, since=last.since + (last.seconds or 0.0))
-    members = (agent for agent in observed.agents.values() if agent.worker in round_.ranks)
-    agents = [agent for agent in members if agent.round == round_.number]
+    agents = observed.took_up(round_)
     stepped = [agent.progressed_at for agent in agents if agent.progress.first_step is not None]
     if stepped:
         return replace(now, since=min(stepped))
@@ -224,7 +226,7 @@ def _waits_for(reason: str, observed: Observed, interrupted: bool) -> Activity:
         return Activity.WAITING_FOR_QUOTA
     if reason in (names.BACKING_OFF, names.GROUP_RESTARTED):
         return Activity.RECOVERING
-    unplaced = any(not (pod.ended or pod.deleting or pod.node) for pod in observed.pods)
+    unplaced = any(pod.stays and not pod.node for pod in observed.pods)
     if reason == names.SCHEDULE_TIMEOUT or unplaced:
         return Activity.WAITING_FOR_NODES
     if interrupted:

@@ -175,8 +175,7 @@ def advance_interruption(
             interruption = replace(interruption, stopped_at=stopped_at)
     if round_.size == 0:
         return interruption
-    here = [a for a in observed.agents_in(round_) if a.round == round_.number]
-    active = [a for a in here if a.state in ACTIVE]
+    active = [a for a in observed.took_up(round_) if a.state in ACTIVE]
     if len(active) < round_.size:
         return interruption
     before, lost = interruption.step_before, None
@@ -184,12 +183,11 @@ def advance_interruption(
     if stepped and before is not None:
         ended_at = min(a.progressed_at for a in stepped)
         lost = max(0, before - min(a.progress.first_step or 0 for a in stepped) + 1)
-        phases = _phases(interruption, round_, active, stepped_at=ended_at)
     elif before is None or any(a.state is AgentState.SUCCEEDED for a in active):
         ended_at = max(a.state_since for a in active)
-        phases = _phases(interruption, round_, active, running_at=ended_at)
     else:
         return interruption
+    phases = _phases(interruption, round_, active, ended_at, stepped=lost is not None)
     seconds = max(0.0, ended_at - interruption.since)
     ended = replace(interruption, seconds=seconds, steps_lost=lost, phases=phases)
     return replace(ended, size=round_.size, time=observed.time)
@@ -220,17 +218,17 @@ def _phases(
     interruption: Interruption,
     round_: Round,
     active: Sequence[AgentView],
+    ended_at: float,
     *,
-    stepped_at: float | None = None,
-    running_at: float | None = None,
+    stepped: bool,
 ) -> dict[str, float]:
     if interruption.declared_at is None:
         return {}
     # The slowest of the pods that have reported it: one report that the group has formed is enough.
     started = max((a.started_at for a in active if a.started_at is not None), default=None)
     formed = max((a.formed_at for a in active if a.formed_at is not None), default=None)
-    if running_at:
-        started, formed = running_at, None
+    if not stepped:
+        started, formed = ended_at, None
     regrouped, set_up = max(round_.declared_at, interruption.stopped_at or 0.0), None
     if interruption.emptied:
         set_up = _last_set_up(round_, active, interruption.declared_at)
@@ -241,7 +239,7 @@ def _phases(
         PREPARE: regrouped if set_up else None,
         START: started,
         INIT: formed,
-        FIRST_STEP: stepped_at,
+        FIRST_STEP: ended_at if stepped else None,
     }
     return split_interruption(interruption.since, ends)
 
@@ -260,7 +258,3 @@ def split_interruption(since: float, ends: Mapping[str, float | None]) -> dict[s
             phases[phase] = until - last
             last = until
     return phases
-
-
-def slowest_phase(phases: Mapping[str, float]) -> str:
-    return max(phases, key=lambda phase: phases[phase], default="")

@@ -28,7 +28,7 @@ def explain_shortage(
     """One clause for each cause, the most frequent first; `speaking` pods are known to be up."""
     groups: dict[str, int] = defaultdict(int)
     for pod in pods:
-        if pod.ended or pod.deleting:
+        if not pod.stays:
             continue
         if pod.name in preparing:
             groups["its script runs its set-up (spec.prepare)"] += 1
@@ -46,7 +46,7 @@ def explain_shortage(
             groups["waiting to be scheduled"] += 1
         else:
             groups["starting"] += 1
-    there = {pod.index for pod in pods if not (pod.ended or pod.deleting)}
+    there = {pod.index for pod in pods if pod.stays}
     for index, pod in starts.newest.items():
         if index not in there:
             failed = f"{describe_failed_start(pod)} on node {pod.node}"

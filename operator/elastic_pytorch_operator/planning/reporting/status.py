@@ -1,6 +1,6 @@
 """What a job's status should say."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from elastic_pytorch_operator.api.conditions import (
     merge_conditions,
     not_ended,
 )
+from elastic_pytorch_operator.model.failure import Ending
 from elastic_pytorch_operator.model.observed import (
     MAX_METRICS,
     AgentState,
@@ -23,17 +24,16 @@ from elastic_pytorch_operator.model.observed import (
 from elastic_pytorch_operator.model.operator_state import OperatorState, read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.status_changes import HISTORY
-from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, name_some
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
-from elastic_pytorch_operator.planning.nodes.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.failing_saves import (
     explain_unsaved_steps,
     with_failing_saves,
 )
+from elastic_pytorch_operator.planning.reporting.goodput import processes_of_a_worker
 from elastic_pytorch_operator.planning.reporting.history import add_changes, count_interruptions
 from elastic_pytorch_operator.planning.reporting.ignored_fields import with_ignored_fields
 from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, Interruptions
@@ -51,15 +51,7 @@ from elastic_pytorch_operator.planning.reporting.quota_conditions import (
     suspended,
 )
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
-from elastic_pytorch_operator.planning.reporting.waits import (
-    explain_deferral,
-    explain_evacuation,
-    explain_growth_wait,
-    explain_restart,
-    explain_schedule_wait,
-)
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL, Deferral
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
@@ -78,12 +70,12 @@ class Findings:
     interruptions: Interruptions = NO_INTERRUPTIONS
     ending: Ending | None = None
     refusals: Sequence[str] = ()
-    deferral: Deferral = NO_DEFERRAL
-    cooling: Sequence[str] = ()
+    waiting: str = ""  # a change, for a checkpoint
+    cooling: str = ""  # newcomers wait, as the group has just grown
     restarting: GroupRestart = NO_RESTART
     grown: bool = False
     starts: FailedStarts = NONE_FAILED
-    evacuation: Evacuation = NO_EVACUATION
+    leaving: str = ""  # workers will, once their replacements are ready
     schedule: ScheduleWait = NO_WAIT
     stragglers: Stragglers = NO_STRAGGLERS
     torn: Container[str] = frozenset()  # ready workers that wait for others of their unit
@@ -100,7 +92,7 @@ def describe_job(
     old = job.status
     live = [c for c in candidates if c.alive]
     ready = sum(c.ready and c.worker not in findings.torn for c in live)
-    ready_spares = count_spares(job, findings.target, ready)
+    ready_spares = count_spares(findings.target, ready)
     agents = observed.agents_in(round_)
     backs_off = observed.now < budget.backoff_until and any(c.failed for c in live)
     paused = findings.restarting.asked or backs_off
@@ -115,7 +107,7 @@ def describe_job(
     state = OperatorState(findings.schedule.timeouts, grown_time, newest_pod_time, open_)
     status: Status = {
         "observedGeneration": job.generation,
-        "replicas": len(live) - count_spares(job, findings.target, len(live)),
+        "replicas": len(live) - count_spares(findings.target, len(live)),
         "readyReplicas": ready - ready_spares,
         **_occasional_fields(job, findings),
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
@@ -155,7 +147,10 @@ def describe_job(
         conditions = _conditions(
             job, observed, live, round_, size, findings, ready - ready_spares, unheard, unsaved
         )
-        conditions = with_ignored_fields([*conditions, *not_ended()], job)
+        conditions = [
+            with_ignored_fields(each, job) if each.type == names.DEGRADED else each
+            for each in (*conditions, *not_ended())
+        ]
     status["conditions"] = merge_conditions(
         old, conditions, generation=job.generation, time=observed.time
     )
@@ -179,14 +174,9 @@ def _occasional_fields(job: Job, findings: Findings) -> Status:
     return found
 
 
-def count_spares(job: Job, target: Target, workers: int) -> int:
+def count_spares(target: Target, workers: int) -> int:
     """How many of some workers are beyond the wanted ones, whichever they are."""
-    return 0 if target.stopped else min(job.spares, max(0, workers - target.size))
-
-
-def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
-    processes = max((agent.local_world_size for agent in agents), default=0)
-    return processes or (int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1)
+    return 0 if target.stopped else min(target.spares, max(0, workers - target.size))
 
 
 def _conditions(
@@ -201,8 +191,7 @@ def _conditions(
     unsaved: str,
 ) -> list[Condition]:
     target, refusal = findings.target, name_some(findings.refusals)
-    waiting = explain_deferral(job, findings.deferral)
-    cooling = explain_growth_wait(job, findings.cooling)
+    waiting, cooling = findings.waiting, findings.cooling
     if job.suspend:
         return suspended(job, observed, size, waiting, refusal, unsaved)
     if target.held:
@@ -234,14 +223,13 @@ def _conditions(
         word = "growing" if size < target.wanted else "shrinking"
         text = f"{word} from {size} to {target.wanted} workers"
         resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, text)
-    if findings.evacuation.staying and size:
-        leaving = explain_evacuation(findings.evacuation)
-        text = f"{resizing.message}; {leaving}" if resizing.true else leaving
+    if findings.leaving and size:
+        text = f"{resizing.message}; {findings.leaving}" if resizing.true else findings.leaving
         resizing = Condition(names.RESIZING, True, names.NODE_ENDING, text)
-    if findings.deferral.change is not None:
+    if waiting:
         text = f"{resizing.message}: {waiting}" if resizing.true else waiting
         resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)
-    if findings.cooling:
+    if cooling:
         resizing = replace(
             resizing, true=True, reason=names.COOLING_DOWN, message=f"{resizing.message}: {cooling}"
         )
@@ -270,14 +258,14 @@ def _running(
         refusal = name_some(findings.refusals)
         return Condition(names.RUNNING, True, reason, f"{text}; {refusal}" if refusal else text)
     if findings.schedule.retry_time is not None:
-        text = explain_schedule_wait(job, findings.schedule)
+        text = findings.schedule.explain(job)
         return Condition(names.RUNNING, False, names.SCHEDULE_TIMEOUT, text)
     budget = findings.budget
     if observed.now < budget.backoff_until and budget.last is not None:
         text = f"restarting after {_which_failure(job, budget)}; {budget.last}"
         return Condition(names.RUNNING, False, names.BACKING_OFF, text)
     if findings.restarting.under_way:
-        text = explain_restart(findings.restarting)
+        text = findings.restarting.explain()
         return Condition(names.RUNNING, False, names.GROUP_RESTARTED, text)
     text = f"{ready} of {findings.target.wanted} workers are ready; training needs {job.minimum}"
     text = f"{text}; {shortage}" if shortage else text

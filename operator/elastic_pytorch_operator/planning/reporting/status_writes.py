@@ -9,11 +9,13 @@ from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.operator_state import FIELD
 from elastic_pytorch_operator.model.status_changes import (
     FOLLOWING,
+    GOODPUT,
     HISTORY,
     SLOW_FIELDS,
     differ,
     says_more,
 )
+from elastic_pytorch_operator.planning.reporting.goodput import Account
 from elastic_pytorch_operator.planning.reporting.history import add_sample
 from elastic_pytorch_operator.spec.job import Job
 
@@ -40,13 +42,9 @@ def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool
     return before == after
 
 
-def progress_write_seconds(reporting_jobs: int) -> float:
-    return max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
-
-
 def next_progress_write(job_uid: str, after: float, reporting_jobs: int) -> float:
     """Monotonic seconds; each job has its own moments, by its UID, which spreads the writes."""
-    seconds = progress_write_seconds(reporting_jobs)
+    seconds = max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
     offset = crc32(job_uid.encode()) / 2**32 * seconds
     return after + seconds - (after - offset) % seconds
 
@@ -84,7 +82,7 @@ class Written(NamedTuple):
 
 
 def status_write(
-    job: Job, status: dict[str, Any], observed: Observed, written: Written
+    job: Job, status: dict[str, Any], account: Account, observed: Observed, written: Written
 ) -> tuple[list[PatchStatus], float | None]:
     progress_at = next_progress_write(job.uid, written.at, observed.reporting_jobs)
     due = write_status_at(job.status, status, *written, observed.now, progress_at)
@@ -94,4 +92,4 @@ def status_write(
     if status.get("worldSize") and progress.get("step") != before.get("step"):
         history = add_sample(status.get(HISTORY) or (), progress, observed.time)
         status = status | ({HISTORY: history} if history else {})
-    return [PatchStatus(status)], None
+    return [PatchStatus(status | {GOODPUT: account.as_status(observed.time)})], None

@@ -5,13 +5,12 @@ whole whenever one of them changes.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.numbers import format_ranges
-from elastic_pytorch_operator.api.times import earlier
-from elastic_pytorch_operator.model.known_workers import HEARD_STATES
+from elastic_pytorch_operator.model.known_workers import HEARD_STATES, newest_by_index
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
@@ -29,7 +28,7 @@ def describe_workers(
     observed: Observed,
     round_: Round | None,
     wanted: int,
-    torn: Container[str] = frozenset(),
+    torn: Container[str],
 ) -> tuple[dict[str, Any], str]:
     """The fields `workers` and `unlistedWorkers`, and the operator state's `newest_pod_time`.
 
@@ -48,35 +47,24 @@ def describe_workers(
 
     if len(there) <= MAX_LISTED:
         return {"workers": entries(there)}, ""
-    newest = _newest_by_index(there, observed)
-    replaced = [c for c in there if newest[c.index] is not c]
-    restless = [c for c in newest.values() if states[c.worker] not in CALM_STATES]
-    calm = [c for c in newest.values() if states[c.worker] in CALM_STATES]
+    pods = observed.pods_by_name
+    last = newest_by_index(pods[c.worker] for c in there)
+    newest = [c for c in there if last[c.index].name == c.worker]
+    replaced = [c for c in there if last[c.index].name != c.worker]
+    restless = [c for c in newest if states[c.worker] not in CALM_STATES]
+    calm = [c for c in newest if states[c.worker] in CALM_STATES]
     listed = {c.worker for c in [*restless, *calm, *replaced][:MAX_LISTED]}
-    others = [c for c in newest.values() if c.worker not in listed]
+    others = [c for c in newest if c.worker not in listed]
     found: dict[str, Any] = {"workers": entries(c for c in there if c.worker in listed)}
-    if others:
-        found["unlistedWorkers"] = _indexes_by_state(others, states)
-    heard = (c.worker for c in others if states[c.worker] in HEARD_STATES)
-    times = (observed.pods_by_name[worker].creation_time for worker in heard)
-    return found, max(times, default="")
-
-
-def _newest_by_index(there: Sequence[Candidate], observed: Observed) -> dict[int, Candidate]:
-    newest: dict[int, Candidate] = {}
-    for candidate in there:
-        known = newest.setdefault(candidate.index, candidate)
-        pods = observed.pods_by_name
-        if known is not candidate and pods[candidate.worker].newer_than(pods[known.worker]):
-            newest[candidate.index] = candidate
-    return newest
-
-
-def _indexes_by_state(workers: Sequence[Candidate], states: Mapping[str, str]) -> dict[str, str]:
     indexes: defaultdict[str, list[int]] = defaultdict(list)
-    for candidate in workers:
+    for candidate in others:
         indexes[states[candidate.worker]].append(candidate.index)
-    return {state: format_ranges(indexes[state]) for state in sorted(indexes)}
+    if indexes:
+        ranges = {state: format_ranges(indexes[state]) for state in sorted(indexes)}
+        found["unlistedWorkers"] = ranges
+    heard = (c.worker for c in others if states[c.worker] in HEARD_STATES)
+    times = (pods[worker].creation_time for worker in heard)
+    return found, max(times, default="")
 
 
 def _worker(
@@ -110,7 +98,7 @@ def _since(worker: str, state: str, begun_at: float | None, job: Job, observed: 
     listed = (old for old in workers if (old.get("name"), old.get("state")) == (worker, state))
     if known := next((old.get("stateSince") for old in listed), None):
         return str(known)
-    return earlier(observed.time, 0.0 if begun_at is None else observed.now - begun_at)
+    return observed.time_of(observed.now if begun_at is None else begun_at)
 
 
 def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_out: str) -> str:

@@ -7,7 +7,6 @@ checkpoint. Losses and failures do not wait: their group has stopped already.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.failure import failed_members
@@ -28,33 +27,12 @@ class CheckpointWait:
     leaving_since: float | None = None  # the first member that has to go was seen to leave
 
 
-class WaitEndReason(Enum):
-    CHECKPOINT = auto()
-    TOO_LONG = auto()
-    UNWATCHED = auto()  # no agent can see checkpoints
-    URGENT = auto()  # the change cannot wait
-    MEMBER_FAILED = auto()
-    NO_CHANGE = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class WaitEnd:
-    reason: WaitEndReason
-    seconds: float
-    # The worker that saw the checkpoint or failed, or the cause of an urgent change.
-    detail: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Deferral:
     wait: CheckpointWait | None = None
     until: float | None = None  # the longest that the change waits; None: it need not
-    change: Round | None = None
-    seconds: float = 0.0  # the longest wait, since the change was first wanted
-    over: WaitEnd | None = None
-
-
-NO_DEFERRAL = Deferral()
+    waits: str = ""  # which change, and how long, for people; empty: none does
+    over: str = ""  # how a wait has ended, for people; empty: none has
 
 
 def defer_for_checkpoint(
@@ -65,22 +43,22 @@ def defer_for_checkpoint(
     leave_by: float = math.inf,
 ) -> Deferral:
     """Whether the `wanted` round waits for a checkpoint; leaving workers have until `leave_by`."""
-    current = observed.round
+    current, where = observed.round, f"checkpoint in {job.checkpoint_path}"
     if known is not None and (current is None or current.number != known.round):
         known = None
 
-    def end(reason: WaitEndReason, detail: str = "") -> Deferral:
+    def end(how: str) -> Deferral:
         if known is None:
-            return NO_DEFERRAL
-        return Deferral(over=WaitEnd(reason, observed.now - known.since, detail))
+            return Deferral()
+        return Deferral(over=f"After {observed.now - known.since:.1f} s{how}")
 
     if wanted is None or current is None:
         if failed := failed_members(observed):
-            return end(WaitEndReason.MEMBER_FAILED, failed[0].worker)
-        return end(WaitEndReason.NO_CHANGE)
+            return end(f": the workers of {failed[0].worker} have failed")
+        return end(": the group no longer needs to change")
     orderly = current.size > 0 and wanted.orderly_since <= current.number
     if not (job.checkpoint_wait_seconds and orderly) or wanted.reason in CANNOT_WAIT:
-        return end(WaitEndReason.URGENT, wanted.cause)
+        return end(f": the change cannot wait, {wanted.cause}")
     counts = {
         worker: agent.progress.checkpoints
         for worker in current.ranks
@@ -94,13 +72,14 @@ def defer_for_checkpoint(
         until = min(until, wait.leaving_since + leaving_wait_seconds(job))
     seen = [worker for worker, count in counts.items() if count > wait.counts.get(worker, count)]
     if seen:
-        return end(WaitEndReason.CHECKPOINT, seen[0])
+        return end(f": {seen[0]} has seen a new {where}")
     if observed.now >= until:
-        return end(WaitEndReason.TOO_LONG)
+        return end(f" without a new {where}")
     if not counts:
-        return end(WaitEndReason.UNWATCHED)
+        return end(f": no agent can watch for a {where}")
     wait = replace(wait, counts={**counts, **wait.counts})
-    return Deferral(wait, until, wanted, round(until - wait.since, 1))
+    longest = f"up to {round(until - wait.since, 1):g} s for the next {where}"
+    return Deferral(wait, until, f"{wanted.cause}; waits {longest}")
 
 
 def leaving_wait_seconds(job: Job) -> float:

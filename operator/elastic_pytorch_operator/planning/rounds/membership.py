@@ -6,7 +6,6 @@ With `scheduling.rankTopologyKey`, the units whose nodes have the same value of 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
@@ -53,13 +52,12 @@ def units_of(candidates: Sequence[Candidate], unit: int) -> list[list[Candidate]
 
 
 Unit = list[Candidate]
-NO_DOMAINS: Mapping[str, str] = MappingProxyType({})
 
 
 def domains_of(job: Job, observed: Observed) -> Mapping[str, str]:
     """By worker, where it is known."""
     if not (key := job.scheduling.rank_topology_key):
-        return NO_DOMAINS
+        return {}
     placed = (pod for pod in observed.pods if pod.node in observed.nodes)
     labels = {pod.name: observed.nodes[pod.node].labels for pod in placed}
     return {worker: labels_[key] for worker, labels_ in labels.items() if key in labels_}
@@ -68,9 +66,9 @@ def domains_of(job: Job, observed: Observed) -> Mapping[str, str]:
 def assign_ranks(
     before: Mapping[str, int],
     group: Sequence[Candidate],
-    store_port: int = 0,
-    unit: int = 1,
-    domains: Mapping[str, str] = NO_DOMAINS,
+    store_port: int,
+    unit: int,
+    domains: Mapping[str, str],
 ) -> list[Candidate]:
     """Puts a group in rank order: by domain, in it by unit, and in each unit by index.
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.times import earliest
+from elastic_pytorch_operator.api.times import earlier, earliest
 from elastic_pytorch_operator.model.failure import has_succeeded
 from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.rounds.membership import (
@@ -34,7 +35,7 @@ class Decision:
     round: Round | None = None  # to be declared; None: the current one stands
     nudge: bool = False  # all agents are to report at once
     recheck_at: float | None = None
-    cooling: tuple[str, ...] = ()  # newcomers that wait since the group has just grown
+    cooling: str = ""  # which newcomers wait since the group has just grown, for people
 
 
 def next_round(
@@ -163,8 +164,10 @@ def next_round(
     if now < wait_until and not settled:
         return Decision(recheck_at=earliest(wait_until, recheck))
     if grown_at is not None and now < (grow_at := grown_at + job.growth_seconds):
-        return Decision(recheck_at=earliest(grow_at, recheck), cooling=arrived)
-    return declare(names.WORKER_JOINED, describe_ready(arrived), chosen)
+        return Decision(
+            recheck_at=earliest(grow_at, recheck), cooling=_explain_growth_wait(job, arrived)
+        )
+    return declare(names.WORKER_JOINED, _describe_ready(arrived), chosen)
 
 
 def _fits(candidate: Candidate, processes: int) -> bool:
@@ -231,7 +234,13 @@ def grows(before: Round | None, declared: Round | None) -> bool:
     return declared is not None and declared.size > (before.size if before else 0)
 
 
-def describe_ready(workers: Sequence[str]) -> str:
+def _explain_growth_wait(job: Job, newcomers: Sequence[str]) -> str:
+    until = earlier(read_operator_state(job.status).last_growth_time, -job.growth_seconds)
+    rule = f"resizePolicy.minSecondsBetweenGrowths is {job.growth_seconds:g}"
+    return f"{_describe_ready(newcomers)}; the group may grow at {until}, as {rule}"
+
+
+def _describe_ready(workers: Sequence[str]) -> str:
     return f"{', '.join(workers)} {'is' if len(workers) == 1 else 'are'} ready"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.model.known_workers import RUNNING, known_workers
+from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.queueing.quota import Target
@@ -29,7 +29,7 @@ def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
     number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
     addresses = {pod.name: pod.address for pod in running}
     known = known_workers(job.status, running) if size else ()
-    trained = (worker for worker in known if worker.state == RUNNING)
+    trained = (worker for worker in known if worker.state == names.RUNNING)
     members = tuple(Member(w.name, addresses.get(w.name, "")) for w in trained)
     round_ = Round(number, members, job.store_port, "", "taken over from the status", now)
     there = frozenset(pod.name for pod in running)
@@ -55,7 +55,10 @@ def next_group(
     if there != group.running:
         group = replace(group, running=there, since=now)
     before = group.round.ranks if group.round else {}
-    members = _members(running) if len(running) >= job.minimum else ()
+    pods = sorted(running, key=lambda pod: (pod.index, pod.name))
+    members = tuple(Member(pod.name, pod.address) for pod in pods)
+    if len(members) < job.minimum:
+        members = ()
     if {member.worker for member in members} == before.keys():
         return group, None
     gone = [worker for worker in before if worker not in there]
@@ -77,11 +80,6 @@ def next_group(
         reason, cause = names.WORKER_JOINED, f"{', '.join(joined)} joined"
     number = max(group.round.number if group.round else 0, int(job.status.get("round", 0))) + 1
     return replace(group, round=Round(number, members, job.store_port, reason, cause, now)), None
-
-
-def _members(running: Sequence[PodView]) -> tuple[Member, ...]:
-    pods = sorted(running, key=lambda pod: (pod.index, pod.name))
-    return tuple(Member(pod.name, pod.address) for pod in pods)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,16 @@ failed peer, and a node's condition only if the agent there is silent, too.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
 
 from elastic_pytorch_operator.model.failure import (
     Fault,
     describe_end,
+    failed_members,
     fault_of_worker,
     has_device_fault,
     has_succeeded,
@@ -89,34 +90,25 @@ def assess_workers(
         suspected_since: by nodes that have probably died.
     """
     pods, members = observed.pods_by_name, observed.ranks
-    number = observed.round.number if observed.round else 0
-    silences = Silences(observed)
+    silences, failures = Silences(observed), {a.worker: a for a in failed_members(observed)}
     candidates = []
     for name in (*pods, *(m for m in members if m not in pods)):
         pod, agent = pods.get(name), observed.agents.get(name)
-        since = suspected_since.get(pod.node) if pod else None
-        assessment = _assess(pod, agent, observed, silences, since)
-        failed = None
-        if agent and agent.state is AgentState.FAILED and agent.round == number and name in members:
-            failed = agent
-        candidates.append(
-            Candidate(
-                worker=name,
-                index=pod.index if pod else -1,
-                address=pod.address if pod else "",
-                liveness=assessment.liveness,
-                why=assessment.why,
-                agent=agent or NO_AGENT,
-                failed=failed is not None,
-                failure=_last_line(failed) if failed else None,
-                container_runs=bool(pod and pod.started),
-                recheck_at=assessment.recheck_at,
-                silent_at=assessment.silent_at,
-                unheard=assessment.unheard,
-                gives_up=bool(agent and (agent.gives_up or (failed and has_device_fault(failed)))),
-                succeeded=has_succeeded(name, observed),
-            )
+        failed = failures.get(name)
+        candidate = partial(
+            Candidate,
+            name,
+            pod.index if pod else -1,
+            pod.address if pod else "",
+            agent=agent or NO_AGENT,
+            failed=failed is not None,
+            failure=_last_line(failed) if failed else None,
+            container_runs=bool(pod and pod.started),
+            gives_up=bool(agent and (agent.gives_up or (failed and has_device_fault(failed)))),
+            succeeded=has_succeeded(name, observed),
         )
+        since = suspected_since.get(pod.node) if pod else None
+        candidates.append(_assess(candidate, pod, agent, observed, silences, since))
     return tuple(candidates)
 
 
@@ -147,27 +139,20 @@ def _last_line(agent: AgentView) -> str | None:
     return lines[-1].strip() if lines else ""
 
 
-class _Assessment(NamedTuple):
-    liveness: Liveness
-    why: str = ""
-    recheck_at: float | None = None
-    unheard: bool = False
-    silent_at: float | None = None
-
-
 def _assess(
+    candidate: Callable[..., Candidate],  # of a liveness, and why
     pod: PodView | None,
     agent: AgentView | None,
     observed: Observed,
     silences: Silences,
     suspected_since: float | None,
-) -> _Assessment:
+) -> Candidate:
     now = observed.now
     if pod is None:
-        return _Assessment(Liveness.GONE, "was deleted")
+        return candidate(Liveness.GONE, "was deleted")
     if pod.ended:
         end = describe_end(pod, succeeded=has_succeeded(pod.name, observed))
-        return _Assessment(Liveness.GONE, end)
+        return candidate(Liveness.GONE, end)
     node_until = math.inf
     if has_lost_node(pod, observed):
         node_until = silences.since(LOST_NODE, agent.heard_at).until if agent else now
@@ -175,38 +160,38 @@ def _assess(
             why = f"is on node {pod.node}, which is not ready"
             if observed.on_removed_node(pod):
                 why = f"was on node {pod.node}, which has been removed"
-            return _Assessment(Liveness.GONE, why)
+            return candidate(Liveness.GONE, why)
     if pod.deleting:
-        return _Assessment(Liveness.LEAVING, "is being deleted")
+        return candidate(Liveness.LEAVING, "is being deleted")
     if agent is not None and agent.state is AgentState.LEAVING:
-        return _Assessment(Liveness.LEAVING, "has received SIGTERM")
+        return candidate(Liveness.LEAVING, "has received SIGTERM")
     if pod.disrupted:
         why = "is about to be deleted by the cluster (DisruptionTarget)"
-        return _Assessment(Liveness.LEAVING, why)
+        return candidate(Liveness.LEAVING, why)
     if agent is None and pod.started and pod.name in observed.heard_before:
         # It may still train in a group of its own, which no round declared from now on would reach.
         silence = silences.unheard(pod.name)
         if now >= silence.until:
-            return _Assessment(Liveness.GONE, silence.wait.why.format(node=pod.node))
-        return _Assessment(Liveness.STARTING, recheck_at=silence.until, unheard=True)
+            return candidate(Liveness.GONE, silence.wait.why.format(node=pod.node))
+        return candidate(Liveness.STARTING, recheck_at=silence.until, unheard=True)
     if agent is None or not pod.address:
         if suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
             runs = pod.stock and pod.started
-            return _Assessment(Liveness.READY if runs else Liveness.STARTING)
+            return candidate(Liveness.READY if runs else Liveness.STARTING)
         lost_at = max(suspected_since, pod.created_at) + NOT_STARTED.at_most_seconds
         if now >= lost_at:
-            return _Assessment(Liveness.GONE, NOT_STARTED.why.format(node=pod.node))
-        return _Assessment(Liveness.STARTING, recheck_at=lost_at)
+            return candidate(Liveness.GONE, NOT_STARTED.why.format(node=pod.node))
+        return candidate(Liveness.STARTING, recheck_at=lost_at)
     silence = silences.heard(agent)
     if now >= silence.until:
-        return _Assessment(Liveness.GONE, silence.wait.why.format(seconds=now - agent.heard_at))
+        return candidate(Liveness.GONE, silence.wait.why.format(seconds=now - agent.heard_at))
     stop_until = math.inf
     if agent.state is AgentState.STOPPING:
         stop_until = agent.state_since + pod.grace_seconds + STOP_MARGIN_SECONDS
         if now >= stop_until:
             seconds = f"{now - agent.state_since:.0f} s"
             why = f"has not stopped its workers for {seconds}: a process outlives SIGKILL"
-            return _Assessment(Liveness.GONE, why)
+            return candidate(Liveness.GONE, why)
     failed = agent.state is AgentState.FAILED
     left_behind = failed and observed.round is not None and _hears_of(observed.round, agent)
     starting = is_unprepared(agent) or (left_behind and pod.name not in observed.ranks)
@@ -214,7 +199,7 @@ def _assess(
     silent_at = silence.until if silences.is_put_off(agent, silence) else None
     until = min(stop_until, node_until, silence.until if silent_at is None else math.inf)
     recheck_at = until if until < math.inf else None
-    return _Assessment(liveness, recheck_at=recheck_at, silent_at=silent_at)
+    return candidate(liveness, recheck_at=recheck_at, silent_at=silent_at)
 
 
 def _hears_of(round_: Round, agent: AgentView) -> bool:

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
@@ -30,6 +29,13 @@ class ScheduleWait:
     recheck_at: float | None = None
     retry_time: str | None = None  # RFC 3339, the same while it waits; None: it does not
 
+    def explain(self, job: Job) -> str:
+        return (
+            f"fewer than {job.minimum} workers had a node for {job.scheduling.timeout_seconds} s "
+            "(scheduling.scheduleTimeoutSeconds): their pods are deleted to make room for other "
+            f"jobs, and the next attempt is at {self.retry_time}"
+        )
+
 
 NO_WAIT = ScheduleWait()
 
@@ -43,8 +49,7 @@ def judge_schedule(
 ) -> ScheduleWait:
     """A job that holds no place keeps its pods, as they take nothing and autoscalers see them."""
     timeout_seconds, now = job.scheduling.timeout_seconds, observed.now
-    trains = observed.round is not None and observed.round.size > 0
-    if timeout_seconds is None or target.stopped or trains:
+    if timeout_seconds is None or target.stopped or observed.group_size:
         return NO_WAIT
     if now < known.retry_at and known.generation == job.generation:
         return known if known.retry_time else _wait(job, observed, known.timeouts, known.retry_at)
@@ -72,16 +77,15 @@ def give_back(replicas: Replicas, wait: ScheduleWait, observed: Observed) -> Rep
     if observed.now >= wait.retry_at:
         return replicas
     others = {pod.name for pod in (*replicas.discard, *replicas.abandon)}
-    alive = (pod.name for pod in observed.pods if not (pod.ended or pod.deleting))
+    alive = (pod.name for pod in observed.pods if pod.stays)
     return replace(replicas, create=(), victims=frozenset(alive) - others)
 
 
 def _wait(job: Job, observed: Observed, timeouts: int, retry_at: float) -> ScheduleWait:
-    retry_time = earlier(observed.time, observed.now - retry_at)
     return ScheduleWait(
         timeouts,
         retry_at=retry_at,
         generation=job.generation,
         recheck_at=retry_at,
-        retry_time=retry_time,
+        retry_time=observed.time_of(retry_at),
     )

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from elastic_pytorch_operator.model.failure import failed_members, is_unprepared
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 
 STALLED_SECONDS = 10.0  # without a step, in a group that reports only in part to a new leader
 TOGETHER_HEARTBEATS = 1.5  # between the last ones of members that fell silent at the same moment
@@ -34,10 +34,7 @@ class Wait(NamedTuple):
     per_heartbeat: bool = False  # the seconds are per second between heartbeats
 
 
-DIED_WITH_LEADER = "is on node {node}, which probably failed together with the previous leader"
-DOES_NOT_START = "does not start on node {node}, which has probably failed"
 SILENT = "has been silent for {seconds:.1f} s"
-CLOSED = "has closed its connection while its peers failed"
 # Without a report to a new leader. Agents try again every quarter of a second, and wait at most
 # 2 s for the next try. A try to reach a dead leader times out after 5 s. Every node has the address
 # after a minute, and a margin for what hangs.
@@ -47,7 +44,7 @@ LOST_WITH_LEADER = Wait(
     1.0,
     1.0,
     "",
-    DIED_WITH_LEADER,
+    "is on node {node}, which probably failed together with the previous leader",
     0.5,
     0.5,
 )
@@ -78,14 +75,19 @@ NOT_STARTED = Wait(
     5.0,
     5.0,
     "",
-    DOES_NOT_START,
+    "does not start on node {node}, which has probably failed",
 )
 # Without further reports. After a failure, the operator asks all agents of the group to report.
 LOST_NODE = Wait(
     "its node is not ready or has been removed", HEARTBEAT, 1.5, 1.5, per_heartbeat=True
 )
 DISCONNECTED = Wait(
-    "a member has failed, and this worker has disconnected", CLOSURE, 0.25, 0.25, "", CLOSED
+    "a member has failed, and this worker has disconnected",
+    CLOSURE,
+    0.25,
+    0.25,
+    "",
+    "has closed its connection while its peers failed",
 )
 PEER_FAILED = Wait(
     "a member has failed, and this worker has not reported since",
@@ -165,7 +167,7 @@ def rest_of_group(observed: Observed) -> Wait:
     if members and (complete or any(agent.state is not AgentState.RUNNING for agent in members)):
         return NO_GROUP
     before = (pod for pod in observed.pods if pod.name in observed.heard_before)
-    heard = [pod.name in observed.agents for pod in before if _runs(pod)]
+    heard = [pod.name in observed.agents for pod in before if pod.started and pod.stays]
     if not all(heard) and not (members and any(heard)):
         return UNHEARD
     return RUNS if members else NO_GROUP
@@ -173,7 +175,8 @@ def rest_of_group(observed: Observed) -> Wait:
 
 def takeover_grace_until(observed: Observed) -> float | None:
     """Until when a new leader decides nothing about a job, monotonic seconds; None: it decides."""
-    unheard = {pod.name for pod in observed.pods if pod.name not in observed.agents and _runs(pod)}
+    running = (pod.name for pod in observed.pods if pod.started and pod.stays)
+    unheard = {name for name in running if name not in observed.agents}
     if not unheard:
         return None
     since, let_in_at = observed.listening_since, observed.lets_in_since
@@ -258,7 +261,3 @@ class Silences:
 
 def _later(since: float, sign: float, delay: Delay) -> float:
     return max(since, min(sign, since + delay.lost_seconds))
-
-
-def _runs(pod: PodView) -> bool:
-    return pod.started and not (pod.ended or pod.deleting)

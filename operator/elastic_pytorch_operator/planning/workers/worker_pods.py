@@ -14,7 +14,6 @@ from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, FailedWri
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.sizes import unit_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def plan_replicas(
     missing = [pod for pod in pods if pod.name in gone and not pod.ended]
     abandon = (pod for pod in missing if observed.on_unready_node(pod))
     leaves = {*gone, *going.staying, *going.leaving}
-    running = (pod for pod in pods if not (pod.ended or pod.deleting or pod.disrupted))
+    running = (pod for pod in pods if pod.stays and not pod.disrupted)
     serving = [pod for pod in running if pod.name not in leaves]
     replaced = {pod.name for pod in serving if pod.name in going.outdated}
     removed = replaced | {pod.name for pod in serving if pod.name in going.displaced}
@@ -87,7 +86,7 @@ def plan_replicas(
 def free_indices(taken: Collection[int], count: int, unit: int) -> tuple[int, ...]:
     """Returns indices for new pods: first those that units there lack, then the lowest."""
     begun = {index - index % unit for index in taken}
-    units = (index for first in sorted(begun) for index in unit_indices(first, unit))
+    units = (index for first in sorted(begun) for index in range(first, first + unit))
     lacking = (index for index in units if index not in taken)
     fresh = (index for index in itertools.count() if index - index % unit not in begun)
     return tuple(itertools.islice(itertools.chain(lacking, fresh), max(0, count)))
@@ -159,7 +158,6 @@ def plan_pod_group(
         return PodGroupPlan((DeletePodGroup(),) if over and observed.pod_group_minimum != 0 else ())
     if observed.pod_group_minimum == job.minimum:
         return PodGroupPlan()
-    trains = observed.round is not None and observed.round.size > 0
-    there = bool(observed.pod_group_minimum) or trains
+    there = bool(observed.pod_group_minimum or observed.group_size)
     put = PutPodGroup(before_pods=not there, without_pods=not (observed.pods or observed.stores))
     return PodGroupPlan((put,), holds_pods=not there and POD_GROUP in failed)

@@ -43,11 +43,7 @@ KEY_DEFAULTS = {"protocol": "TCP"}
 UNIONS = (f"{_SPEC}.volumes[]", f"{_SPEC}.containers[].env[]", f"{_SPEC}.initContainers[].env[]")
 
 
-def merge(template: Manifest, own: Manifest) -> dict[str, Any]:
-    return _merge_objects(template, own, "")
-
-
-def _merge_objects(below: Manifest, above: Manifest, path: str) -> dict[str, Any]:
+def merge(below: Manifest, above: Manifest, path: str = "") -> dict[str, Any]:
     if path in UNIONS:
         return dict(above)
     merged = dict(below)
@@ -62,7 +58,7 @@ def _merge_objects(below: Manifest, above: Manifest, path: str) -> dict[str, Any
 
 def _merge_values(below: Any, above: Any, path: str) -> Any:
     if isinstance(below, Mapping) and isinstance(above, Mapping):
-        return _merge_objects(below, above, path)
+        return merge(below, above, path)
     if isinstance(below, list) and isinstance(above, list):
         if path in APPENDED:
             return [*below, *(item for item in above if item not in below)]
@@ -85,7 +81,7 @@ def _merge_lists(below: Sequence[Any], above: Sequence[Any], path: str) -> list[
         if place is None:
             merged.append(item)
         else:
-            merged[place] = _merge_objects(merged[place], item, f"{path}[]")
+            merged[place] = merge(merged[place], item, f"{path}[]")
     return merged
 
 

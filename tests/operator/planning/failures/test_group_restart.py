@@ -1,8 +1,10 @@
+from dataclasses import replace
 from typing import Any
 
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import (
+    GroupRestart,
     find_group_restart,
     outdated_pods,
 )
@@ -61,3 +63,22 @@ def test_next_operator_reads_the_cause_in_the_status(status: dict[str, Any], cau
     job = a_job(status={"groupRestarts": 1, **status})
     found = find_group_restart(job, observed([OLD], round=MEMBERS), Budget())
     assert str(found.cause) == cause
+
+
+@situations(
+    "cause, text",
+    {
+        "ruled": (
+            FAILED,
+            f"{RULE} replaces all workers: rank 1 (w1) failed, exit code 42: ValueError: boom",
+        ),
+        "read from the status": (
+            replace(FAILED, rule=None),
+            "failurePolicy.rules replaces all workers: "
+            "rank 1 (w1) failed, exit code 42: ValueError: boom",
+        ),
+        "unknown": (None, "failurePolicy.rules replaces all workers: see status.rootCause"),
+    },
+)
+def test_words_of_a_restart(cause: FailureRecord | None, text: str) -> None:
+    assert GroupRestart(under_way=True, cause=cause).explain() == text

@@ -128,7 +128,8 @@ SIX = ("node-0",) * 5  # and this one
 def test_job_is_given_up_only_if_no_container_of_it_can_be_started(
     pods: list[PodView], given_up: bool
 ) -> None:
-    why = why_given_up(find_failed_starts(observed(pods)), 2, 3)
+    seen = observed(pods)
+    why = why_given_up(find_failed_starts(seen), seen, 2, 3)
     assert bool(why) == given_up
 
 
@@ -141,7 +142,8 @@ def test_giving_up_says_why() -> None:
             exit_message='exec: "pyton": executable file not found in $PATH',
         )
     ]
-    why = why_given_up(find_failed_starts(observed(pods)), 1, 3)
+    seen = observed(pods)
+    why = why_given_up(find_failed_starts(seen), seen, 1, 3)
     assert "pyton" in why
     assert "`command`" in why
 
@@ -156,11 +158,8 @@ def test_job_whose_script_cannot_be_set_up_is_given_up(
     pod = failed(
         exit_code=1, failed_starts=("node-0",) * before, exit_message="ValueError: no data"
     )
-    why = why_given_up(
-        find_failed_starts(observed([pod, a_pod(1)], [an_agent("w0", "failed", 0)])),
-        2,
-        max_failures,
-    )
+    seen = observed([pod, a_pod(1)], [an_agent("w0", "failed", 0)])
+    why = why_given_up(find_failed_starts(seen), seen, 2, max_failures)
     assert bool(why) == given_up
     assert not given_up or (
         f"so have {before + 1} pods of worker 0 in a row" in why and "ValueError: no data" in why

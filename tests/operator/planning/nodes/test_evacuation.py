@@ -250,3 +250,10 @@ def test_worker_without_a_replacement_leaves_at_a_checkpoint_in_the_second_half_
     save(simulation, 3)
     simulation.settle(1)
     assert simulation.sizes == [3, 2]
+
+
+def test_workers_that_leave_their_nodes_are_named() -> None:
+    evacuation = Evacuation(staying={"w0": "leaves node n", "w1": "leaves node m"})
+    after = "as soon as its replacement is ready"
+    assert evacuation.explain() == f"w0 leaves node n, {after}; w1 leaves node m, {after}"
+    assert Evacuation().explain() == ""

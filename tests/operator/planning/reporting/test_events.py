@@ -6,11 +6,9 @@ What their notes say of rounds and interruptions, tests/plugin/test_operator_sen
 from dataclasses import replace
 from typing import Any
 
-from elastic_pytorch_operator.model.failure import FailureRecord
-from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.planning.reporting.events import News, record_events, record_refusals
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd, WaitEndReason
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 from elastic_pytorch_operator.spec.job import Job
 
@@ -79,10 +77,7 @@ def moment(job: dict[str, Any] | None = None, **said: Any) -> tuple[Job, News]:
             moment(refusals=["no", "never"]),
             ["RefusedByApiServer warning", "RefusedByApiServer warning"],
         ),
-        "a wait is over": (
-            moment(waited=WaitEnd(WaitEndReason.TOO_LONG, 60.0)),
-            ["CheckpointWaitEnded"],
-        ),
+        "a wait is over": (moment(waited="After 60.0 s"), ["CheckpointWaitEnded"]),
         "an ignored failure": (moment(failed=replace(BOOM, rule=IGNORED)), ["FailureIgnored"]),
         "a failure that counts": (moment(failed=replace(BOOM, rule=COUNTED)), []),
         "a round": (moment(declared=replace(ROUND, reason="WorkerJoined")), ["WorkerJoined"]),
@@ -116,3 +111,10 @@ def test_refusals_begin_with_a_capital() -> None:
         "The API server refuses: x",
         "",
     ]
+
+
+def test_slowest_phase_of_an_interruption_is_named() -> None:
+    phases = {"detection": 0.1, "stop": 20.0, "init": 20.0}
+    resumed = Interruption(2, "WorkerLost", NOW, seconds=41.0, phases=phases)
+    [event] = record_events(a_job(), a_target(a_job()), observed(), News(resumed=resumed))
+    assert event.note.endswith("; the slowest phase was stop (20.0 s)")

@@ -138,16 +138,15 @@ STEPPING = group(
 )
 def test_activity(moment: Moment, activity: str, since: float | None) -> None:
     status, seen, interruptions = moment
-    now = find_activity(status, seen, a_round(0, 1), interruptions, 8)
-    assert (now.activity, now.processes) == (activity, 16)
+    now = find_activity(a_job(), status, seen, a_round(0, 1), interruptions)
+    assert (now.activity, now.processes) == (activity, 2)
     assert since in (None, now.since)
 
 
 def test_group_that_a_new_leader_has_not_heard_trains() -> None:
     status = {"conditions": [{"type": "Running", "status": "Unknown", "reason": "WorkersUnheard"}]}
-    assert (
-        find_activity(status, observed(), None, NO_INTERRUPTIONS, 1).activity is Activity.TRAINING
-    )
+    now = find_activity(a_job(), status, observed(), None, NO_INTERRUPTIONS)
+    assert now.activity is Activity.TRAINING
 
 
 def test_ended_job_spends_no_more_time() -> None:

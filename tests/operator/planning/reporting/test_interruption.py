@@ -16,7 +16,6 @@ from elastic_pytorch_operator.planning.reporting.interruption import (
     begin_interruption,
     recall_interruption,
     set_up_seconds,
-    slowest_phase,
     split_interruption,
 )
 
@@ -385,15 +384,3 @@ def test_phases(changes: dict[str, float | None], expected: str) -> None:
 @pytest.mark.parametrize("missing", [phase for phase in PHASES if phase != "firstStep"])
 def test_together_they_are_the_interruption(missing: str) -> None:
     assert sum(split_interruption(SINCE, ENDS | {missing: None}).values()) == pytest.approx(2.2)
-
-
-@pytest.mark.parametrize(
-    ("phases", "slowest"),
-    [
-        ({}, ""),
-        ({"detection": 0.1, "stop": 20.0, "init": 3.0}, "stop"),
-        ({"stop": 1.0, "init": 1.0}, "stop"),
-    ],
-)
-def test_slowest(phases: dict[str, float], slowest: str) -> None:
-    assert slowest_phase(phases) == slowest

@@ -7,13 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import (
@@ -66,13 +64,7 @@ FAILED = observed([a_pod(0)], [an_agent("w0", "failed")], round=a_round(0))
 CRASHED = Budget(failures=1, total=1, last=BOOM, backoff_until=NOW + 4)
 SUSPENDED = {"suspend": True}
 RESTART = GroupRestart(asked=True, under_way=True, cause=BOOM)
-DEFERRED = Deferral(
-    until=NOW + 30, change=replace(a_round(0, 1, 2, number=2), cause="w2 is ready"), seconds=30.0
-)
-COOLS = {
-    "resizePolicy": {"minSecondsBetweenGrowths": 60},
-    "status": {"operatorState": {"lastGrowthTime": TIME}},
-}
+WAITS = "w2 is ready; waits up to 30 s for the next checkpoint in /checkpoints"
 
 
 @situations(
@@ -115,11 +107,11 @@ COOLS = {
             "Resizing 3/3/3: Running RoundRunning, Resizing SizeChanging",
         ),
         "a change waits for a checkpoint": (
-            case(ALL, deferral=DEFERRED),
+            case(ALL, waiting=WAITS),
             "Resizing 3/3/3: Running RoundRunning, Resizing WaitingForCheckpoint",
         ),
         "growth waits for its pause": (
-            case(TWO, COOLS, cooling=["w2"]),
+            case(TWO, cooling="w2 is ready; the group may grow later"),
             "Resizing 2/2/2: Running RoundRunning, Resizing CoolingDown, Degraded WorkersMissing",
         ),
         "an empty round": (
@@ -143,7 +135,7 @@ COOLS = {
             "Suspending 0/0/0: not Running Suspending",
         ),
         "suspended, trains until its checkpoint": (
-            case(ALL, SUSPENDED, deferral=DEFERRED),
+            case(ALL, SUSPENDED, waiting=WAITS),
             "Suspending 3/3/3: Running RoundRunning",
         ),
         "suspended, no pod is left": (
@@ -235,7 +227,7 @@ def test_situation(given: Case, expected: str) -> None:
         ),
         "suspended": (case(NONE, SUSPENDED), "Suspended: spec.suspend is true: nothing runs"),
         "trains until it is suspended": (
-            case(ALL, SUSPENDED, deferral=DEFERRED),
+            case(ALL, SUSPENDED, waiting=WAITS),
             "Running: 3 workers train until the job is suspended",
         ),
         "complete": (

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from elastic_pytorch_operator.model.failure import Ending
 from elastic_pytorch_operator.model.observed import AgentView, PodView
-from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, Interruptions
 from elastic_pytorch_operator.planning.reporting.status import describe_progress

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.failure import Ending, FailureRecord
 from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentView, Observed, PodView
 from elastic_pytorch_operator.model.round import Member, Round
-from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.history import MAX_BYTES as HISTORY_BYTES
@@ -23,7 +22,6 @@ from elastic_pytorch_operator.planning.reporting.interruption import (
 )
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.stragglers import Straggler, Stragglers
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import (
@@ -43,9 +41,6 @@ pytestmark = pytest.mark.simulation
 WORKERS, MAX_BYTES = 4096, 64 * 1024
 LONG = "x" * 100_000
 BOOM = FailureRecord("w" * 63, 1, 1, "SIGSEGV", LONG, NOW, node="n" * 63)
-DEFERRED = Deferral(
-    until=NOW + 30, change=Round(2, (), 29500, "WorkerJoined", LONG, NOW), seconds=30.0
-)
 LIMITS = {"replicas": WORKERS, "maximum": WORKERS}
 METRICS = tuple((f"{number:02d}".ljust(63, "m"), -1.23456e-100) for number in range(MAX_METRICS))
 PROGRESS = Progress(
@@ -87,7 +82,7 @@ def a_group(every: int) -> Observed:
 @situations(
     "said",
     {
-        "trains with few": {"refusals": [LONG] * 3, "deferral": DEFERRED, "cooling": [LONG]},
+        "trains with few": {"refusals": [LONG] * 3, "waiting": LONG, "cooling": LONG},
         "backs off": {"budget": Budget(failures=3, total=3, last=BOOM, backoff_until=NOW + 60)},
         "fails": {"ending": Ending(False, "PodLost", LONG, BOOM)},
     },

@@ -1,13 +1,13 @@
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.planning.reporting.goodput import Account
 from elastic_pytorch_operator.planning.reporting.status_writes import (
     DETAILS_WRITE_SECONDS,
     PROGRESS_WRITES_PER_SECOND,
     SAME_WRITE_SECONDS,
     Written,
     next_progress_write,
-    progress_write_seconds,
     status_write,
     write_status_at,
 )
@@ -70,7 +70,11 @@ def test_sample_comes_with_a_write_that_is_due(
 ) -> None:
     old = {**WRITTEN, "worldSize": 2, "history": [CHANGE]}
     writes, due = status_write(
-        a_job(status=old), {**old, **changes}, observed(), Written(old, NOW - seconds)
+        a_job(status=old),
+        {**old, **changes},
+        Account(NOW, None, NOW),
+        observed(),
+        Written(old, NOW - seconds),
     )
     assert [write.status["history"] for write in writes] == ([] if history is None else [history])
     assert (due is None) == bool(writes)
@@ -116,12 +120,14 @@ def test_details_are_written_once_a_second(changes: dict[str, Any], waits: bool)
 def test_jobs_write_progress_less_often_the_more_there_are(
     reporting_jobs: int, seconds: float
 ) -> None:
-    assert progress_write_seconds(reporting_jobs) == seconds
+    first = next_progress_write("uid", NOW, reporting_jobs)
+    second = next_progress_write("uid", first + 0.01, reporting_jobs)
+    assert second - first == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("jobs", [1, 50, 1000])
 def test_progress_of_all_jobs_is_written_evenly(jobs: int) -> None:
-    interval, writes = progress_write_seconds(jobs), []
+    interval, writes = max(5.0, jobs / PROGRESS_WRITES_PER_SECOND), []
     for number in range(jobs):
         first = next_progress_write(f"uid-{number}", NOW, jobs)
         assert NOW < first <= NOW + interval

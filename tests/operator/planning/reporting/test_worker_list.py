@@ -41,14 +41,16 @@ def described(
     seen = observed([*pods, *(extra or [])], agents, round=a_round(*members), last_heard_at=NOW)
     job = a_job(replicas=MANY, maximum=MANY, **fields)
     workers, newest_pod_time = describe_workers(
-        assess_workers(seen), job, seen, seen.round, job.wanted
+        assess_workers(seen), job, seen, seen.round, job.wanted, ()
     )
     return workers | OperatorState(newest_pod_time=newest_pod_time).as_status()
 
 
 def workers_of(seen: Observed, **job: Any) -> list[dict[str, Any]]:
     described = a_job(**job)
-    found, _ = describe_workers(assess_workers(seen), described, seen, seen.round, described.wanted)
+    found, _ = describe_workers(
+        assess_workers(seen), described, seen, seen.round, described.wanted, ()
+    )
     return list(found["workers"])
 
 
@@ -134,7 +136,7 @@ def test_longest_list_is_bounded() -> None:
     pods = [long(a_pod(i) if i % 2 else a_pending_pod(i)) for i in range(4096)]
     agents: list[AgentView] = [an_agent(pod.name) for pod in pods if pod.started]
     seen = observed(pods, agents, last_heard_at=NOW)
-    found, _ = describe_workers(assess_workers(seen), a_job(), seen, None, 3)
+    found, _ = describe_workers(assess_workers(seen), a_job(), seen, None, 3, ())
     assert len(found["workers"]) == MAX_LISTED
     assert len(json.dumps(found).encode()) < 72 * 1024
 

@@ -7,12 +7,9 @@ from elastic_pytorch_operator.api.names import CHECKPOINT_WAIT_ENDED
 from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.reporting.waits import explain_deferral
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import (
     CheckpointWait,
     Deferral,
-    WaitEnd,
-    WaitEndReason,
     defer_for_checkpoint,
     leave_seconds,
 )
@@ -126,35 +123,34 @@ def case(
     },
 )
 def test_change_is_held_or_goes(given: Case, until: float | None) -> None:
-    _, _, wanted, known = given
+    known = given[3]
     hold = defer_for_checkpoint(*given)
     assert hold.until == until
     assert (hold.wait is None) is (until is None)
-    assert hold.change is (None if until is None else wanted)
+    assert bool(hold.waits) is (until is not None)
     ended = known is not None and known.round == 7 and until is None
-    assert (hold.over is not None) is ended
+    assert bool(hold.over) is ended
 
 
 @pytest.mark.parametrize(
     ("now", "wanted", "end"),
     [
-        (seen(w0=4), ORDERLY, WaitEnd(WaitEndReason.CHECKPOINT, 4.0, "w0")),
-        (seen(NOW + 26, w0=3), ORDERLY, WaitEnd(WaitEndReason.TOO_LONG, 30.0)),
-        (seen(w0=3), LOSS, WaitEnd(WaitEndReason.URGENT, 4.0, "w1 was deleted")),
-        (seen(w0=3), None, WaitEnd(WaitEndReason.NO_CHANGE, 4.0)),
-        (seen(w1="failed", w0=3), None, WaitEnd(WaitEndReason.MEMBER_FAILED, 4.0, "w1")),
-        (seen(), ORDERLY, WaitEnd(WaitEndReason.UNWATCHED, 4.0)),
+        (seen(w0=4), ORDERLY, "After 4.0 s: w0 has seen a new checkpoint in /checkpoints"),
+        (seen(NOW + 26, w0=3), ORDERLY, "After 30.0 s without a new checkpoint in /checkpoints"),
+        (seen(w0=3), LOSS, "After 4.0 s: the change cannot wait, w1 was deleted"),
+        (seen(w0=3), None, "After 4.0 s: the group no longer needs to change"),
+        (seen(w1="failed", w0=3), None, "After 4.0 s: the workers of w1 have failed"),
+        (seen(), ORDERLY, "After 4.0 s: no agent can watch for a checkpoint in /checkpoints"),
     ],
 )
-def test_end_of_a_wait_is_explained(now: Observed, wanted: Round | None, end: WaitEnd) -> None:
+def test_end_of_a_wait_is_explained(now: Observed, wanted: Round | None, end: str) -> None:
     assert defer_for_checkpoint(job(), now, wanted, since(4, w0=3)) == Deferral(over=end)
 
 
 def test_wait_says_how_long_it_may_last() -> None:
     short = job(grace=9)
     held = defer_for_checkpoint(short, seen(deleting=True, w0=3), ORDERLY, None)
-    told = explain_deferral(short, held)
-    assert told == "w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints"
+    assert held.waits == ("w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints")
 
 
 @situations(

@@ -1,6 +1,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 
 import pytest
 from elastic_pytorch_operator.model.observed import Nodes, NodeView
@@ -22,6 +23,16 @@ from tests.situations import situations
 
 def numbers(digits: str) -> list[int]:
     return [int(digit) for digit in digits]
+
+
+def in_ranks(
+    before: Mapping[str, int],
+    group: Sequence[Candidate],
+    store_port: int = 0,
+    unit: int = 1,
+    domains: Mapping[str, str] = MappingProxyType({}),
+) -> list[Candidate]:
+    return assign_ranks(before, group, store_port, unit, domains)
 
 
 def indices(candidates: Sequence[Candidate]) -> list[int]:
@@ -100,7 +111,7 @@ def ranks(members: Sequence[int]) -> dict[str, int]:
     ],
 )
 def test_survivors_keep_their_ranks(members: str, group: str, expected: str) -> None:
-    found = assign_ranks(ranks(numbers(members)), ready(*numbers(group)))
+    found = in_ranks(ranks(numbers(members)), ready(*numbers(group)))
     assert indices(found) == numbers(expected)
 
 
@@ -115,13 +126,13 @@ def test_survivors_keep_their_ranks(members: str, group: str, expected: str) -> 
     },
 )
 def test_units_keep_their_places(members: str, group: str, expected: str) -> None:
-    found = assign_ranks(ranks(numbers(members)), ready(*numbers(group)), unit=2)
+    found = in_ranks(ranks(numbers(members)), ready(*numbers(group)), unit=2)
     assert indices(found) == numbers(expected)
 
 
 def test_first_unit_changes_its_place_if_its_next_port_is_unknown() -> None:
-    assert indices(assign_ranks(ranks([0, 1, 2, 3]), ready(0, 1, 2, 3), 29510, 2)) == [2, 3, 0, 1]
-    assert indices(assign_ranks(ranks([0, 1]), ready(0, 1), 29510, 2)) == [0, 1], (
+    assert indices(in_ranks(ranks([0, 1, 2, 3]), ready(0, 1, 2, 3), 29510, 2)) == [2, 3, 0, 1]
+    assert indices(in_ranks(ranks([0, 1]), ready(0, 1), 29510, 2)) == [0, 1], (
         "its workers are in order, always"
     )
 
@@ -151,7 +162,7 @@ def racks(**workers: str) -> dict[str, str]:
 def test_neighbours_in_rank_are_of_one_domain(
     members: str, group: str, domains: Mapping[str, str], expected: str
 ) -> None:
-    found = assign_ranks(ranks(numbers(members)), ready(*numbers(group)), domains=domains)
+    found = in_ranks(ranks(numbers(members)), ready(*numbers(group)), domains=domains)
     assert indices(found) == numbers(expected)
 
 
@@ -172,7 +183,7 @@ def test_neighbours_in_rank_are_of_one_domain(
 def test_neighbouring_units_are_of_one_domain(
     members: str, group: str, domains: Mapping[str, str], expected: str
 ) -> None:
-    found = assign_ranks(ranks(numbers(members)), ready(*numbers(group)), unit=2, domains=domains)
+    found = in_ranks(ranks(numbers(members)), ready(*numbers(group)), unit=2, domains=domains)
     assert indices(found) == numbers(expected)
 
 
@@ -189,7 +200,7 @@ def test_worker_whose_next_port_is_unknown_is_not_first_again(
     group: str, domains: Mapping[str, str], expected: str
 ) -> None:
     there = numbers(group)
-    assert indices(assign_ranks(ranks(there), ready(*there), STORE_PORT, domains=domains)) == (
+    assert indices(in_ranks(ranks(there), ready(*there), STORE_PORT, domains=domains)) == (
         numbers(expected)
     )
 
@@ -257,7 +268,7 @@ def test_units_are_in_order_and_domains_are_together(
     unit: int, members: list[int], group: list[int], domains: dict[int, str], first_port: int
 ) -> None:
     before = {candidate.worker: rank for rank, candidate in enumerate(workers_of(members, unit))}
-    ranked = assign_ranks(
+    ranked = in_ranks(
         before, workers_of(group, unit), first_port, unit, domains_by_worker(domains, unit)
     )
     units = by_rank(ranked, unit)
@@ -281,10 +292,10 @@ def test_loss_of_a_unit_moves_one_other_of_each_domain_at_most(
     unit: int, group: list[int], domains: dict[int, str], seed: int
 ) -> None:
     near = domains_by_worker(domains, unit)
-    first = assign_ranks({}, workers_of(group, unit), unit=unit, domains=near)
+    first = in_ranks({}, workers_of(group, unit), unit=unit, domains=near)
     lost = random.Random(seed).choice(group)
     before = {candidate.worker: rank for rank, candidate in enumerate(first)}
-    left = assign_ranks(
+    left = in_ranks(
         before, workers_of([u for u in group if u != lost], unit), unit=unit, domains=near
     )
     was, now = by_rank(first, unit), by_rank(left, unit)
@@ -293,7 +304,7 @@ def test_loss_of_a_unit_moves_one_other_of_each_domain_at_most(
     assert [
         d for d, _ in groupby(domains.get(u) for u in was) if any(domains.get(u) == d for u in now)
     ] == [d for d, _ in groupby(domains.get(u) for u in now)], "domains keep their order"
-    again = assign_ranks({c.worker: r for r, c in enumerate(left)}, left, unit=unit, domains=near)
+    again = in_ranks({c.worker: r for r, c in enumerate(left)}, left, unit=unit, domains=near)
     assert again == left, "nothing moves where nothing changes"
 
 

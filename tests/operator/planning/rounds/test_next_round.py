@@ -270,10 +270,23 @@ def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
     assert (declared.reason, declared.cause) == ("WorkerFailed", "w1 has failed: ValueError: boom")
 
 
+@pytest.mark.parametrize(
+    ("newcomers", "ready_"), [([2], "w2 is ready"), ([2, 3], "w2, w3 are ready")]
+)
+def test_growth_that_waits_is_explained(newcomers: list[int], ready_: str) -> None:
+    status = {"operatorState": {"lastGrowthTime": "2025-12-31T23:59:20Z"}}
+    job = {"resizePolicy": {"minSecondsBetweenGrowths": 60}, "status": status}
+    held = decide_next(a_round(0, 1), ready(0, 1, *newcomers), 4, grown_at=NOW - 40, job=job)
+    until = (
+        "the group may grow at 2026-01-01T00:00:20Z, as resizePolicy.minSecondsBetweenGrowths is 60"
+    )
+    assert held.cooling == f"{ready_}; {until}"
+
+
 def test_newcomers_wait_until_the_group_may_grow() -> None:
     group, seen = a_round(0, 1), ready(0, 1, 2)
     held = decide_next(group, seen, grown_at=NOW + 4)
-    assert (held.round, held.recheck_at, held.cooling) == (None, NOW + 4, ("w2",))
+    assert (held.round, held.recheck_at) == (None, NOW + 4)
     assert decide_next(group, seen, grown_at=NOW).round is not None
     paused = decide_next(
         group, seen, grown_at=NOW - 40, job={"resizePolicy": {"minSecondsBetweenGrowths": 60}}

@@ -23,6 +23,7 @@ from elastic_pytorch_operator.spec.job import Job
 from tests.hypothesis_examples import seeds
 from tests.operator.builders import (
     NOW,
+    TIME,
     a_dead_pod,
     a_job,
     a_pending_pod,
@@ -274,3 +275,11 @@ def test_new_leader_waits_out_the_pause() -> None:
     assert job.job.status["operatorState"]["scheduleTimeouts"] == 1
     job.settle(MAX_PAUSE_SECONDS)
     assert job.pods or job.job.status["operatorState"]["scheduleTimeouts"] > 1
+
+
+def test_job_without_places_says_what_becomes_of_its_pods() -> None:
+    assert ScheduleWait(1, retry_time=TIME).explain(a_timed_job()) == (
+        "fewer than 3 workers had a node for 60 s (scheduling.scheduleTimeoutSeconds): "
+        "their pods are deleted to make room for "
+        f"other jobs, and the next attempt is at {TIME}"
+    )

@@ -78,7 +78,9 @@ def test_job_may_leave_its_pods_to_the_template() -> None:
 def test_extra_workers_of_a_template_are_those_beyond_the_jobs_minimum() -> None:
     template = {**POD, "scheduling": {"extraWorkers": {"nodeSelector": {"pool": "spot"}}}}
     job = parse(a_job(replicas=2, minReplicas=1, maxReplicas=2), template)
-    assert [job.template_of(index)["spec"]["nodeSelector"]["pool"] for index in (0, 1)] == [
+    assert [
+        job.template_of(extra=extra)["spec"]["nodeSelector"]["pool"] for extra in (False, True)
+    ] == [
         "gpu",
         "spot",
     ]
