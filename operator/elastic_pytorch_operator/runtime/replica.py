@@ -10,6 +10,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,7 +42,7 @@ from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes, Scr
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
-from elastic_pytorch_operator.runtime.gauges import begin_to_read
+from elastic_pytorch_operator.runtime.gauges import read_gauges
 from elastic_pytorch_operator.runtime.secure_metrics import serve_metrics
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
@@ -310,7 +311,7 @@ class Replica:
         )
 
     def _begin_to_render(self) -> Callable[[], bytes]:
-        read = begin_to_read(
+        gauges = read_gauges(
             self._cache,
             self._registry,
             self._queue,
@@ -320,7 +321,7 @@ class Replica:
             longest_work_seconds=self._controller.longest_work_seconds,
             certificate_ends_at=self._shown.ends_at if self._shown else None,
         )
-        return lambda: self._metrics.render(read())
+        return partial(self._metrics.render, gauges)
 
 
 async def _run_here(coroutine: Coroutine[Any, Any, None]) -> None:
