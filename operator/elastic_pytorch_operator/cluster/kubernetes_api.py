@@ -105,17 +105,13 @@ class KubernetesCluster:
         self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
     ) -> Manifest:
         path = resource.path(manifest["metadata"]["namespace"])
-        return await self._write(
-            "POST", resource, path, manifest, query=_options(strict=strict, dry_run=dry_run)
-        )
+        return await self._write("POST", resource, path, manifest, strict=strict, dry_run=dry_run)
 
     async def replace(
         self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
     ) -> Manifest:
         path = resource.path(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
-        return await self._write(
-            "PUT", resource, path, manifest, query=_options(strict=strict, dry_run=dry_run)
-        )
+        return await self._write("PUT", resource, path, manifest, strict=strict, dry_run=dry_run)
 
     async def patch(
         self,
@@ -155,19 +151,13 @@ class KubernetesCluster:
             raise
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
-        return pod_of_review(
-            await self._review_token({"token": token, "audiences": [audience]}), audience
-        )
+        spec = {"token": token, "audiences": [audience]}
+        return pod_of_review(await self._review("authentication", "TokenReview", spec), audience)
 
     async def review_user(self, token: str) -> Manifest | None:
         # Without an audience it is the API server's own.
-        status = await self._review_token({"token": token})
+        status = await self._review("authentication", "TokenReview", {"token": token})
         return (status.get("user") or {}) if status.get("authenticated") is True else None
-
-    async def _review_token(self, spec: Manifest) -> Manifest:
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-        answer = await self._request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
-        return answer.get("status") or {}
 
     async def review_read(self, user: Manifest, path: str) -> bool:
         who = {
@@ -175,15 +165,14 @@ class KubernetesCluster:
             **{name: user[name] for name in ("uid", "groups", "extra") if user.get(name)},
         }
         spec = {**who, "nonResourceAttributes": {"path": path, "verb": "get"}}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": spec,
-        }
-        answer = await self._request(
-            "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review
-        )
-        return (answer.get("status") or {}).get("allowed") is True
+        status = await self._review("authorization", "SubjectAccessReview", spec)
+        return status.get("allowed") is True
+
+    async def _review(self, group: str, kind: str, spec: Manifest) -> Manifest:
+        version = f"{group}.k8s.io/v1"
+        review = {"apiVersion": version, "kind": kind, "spec": spec}
+        answer = await self._request("POST", f"/apis/{version}/{kind.lower()}s", review)
+        return answer.get("status") or {}
 
     async def get_token_keys(self) -> TokenKeys:
         issuer, keys = await asyncio.gather(
@@ -200,11 +189,17 @@ class KubernetesCluster:
         body: Change,
         *,
         content_type: str = "application/json",
-        query: Mapping[str, str] | None = None,
+        strict: bool = False,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
+        query: dict[str, str] = {}
         timeout = REQUEST_TIMEOUT_SECONDS
+        if strict:
+            query["fieldValidation"] = "Strict"
+        if dry_run:
+            query["dryRun"] = "All"
         if not resource.of_chart:
-            query = {**(query or {}), "timeout": f"{ADMISSION_TIMEOUT_SECONDS}s"}
+            query["timeout"] = f"{ADMISSION_TIMEOUT_SECONDS}s"
             timeout = WRITE_TIMEOUT_SECONDS
         return await self._request(
             method, path, body, query=query, content_type=content_type, timeout_seconds=timeout
@@ -271,12 +266,6 @@ class KubernetesCluster:
 def _proxy_for(url: str) -> str | None:
     parts = urlsplit(url)
     return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-
-
-def _options(*, strict: bool, dry_run: bool) -> dict[str, str]:
-    return ({"fieldValidation": "Strict"} if strict else {}) | (
-        {"dryRun": "All"} if dry_run else {}
-    )
 
 
 def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
