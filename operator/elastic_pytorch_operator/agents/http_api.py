@@ -254,12 +254,9 @@ class AgentApi:
                 web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0
             )
 
-    def turn_away(self) -> None:
-        self.hearing.turn_away(self._clock())
-
     def _note_turned_away(self, address: str) -> None:
         if self.is_workers(address):
-            self.turn_away()
+            self.hearing.turn_away()
 
 
 @asynccontextmanager
@@ -284,7 +281,7 @@ async def listening(
             tls=tls,
             connections=connections,
             on_refusal=api.note_refusal,
-            on_overload=api.turn_away,
+            on_overload=api.hearing.turn_away,
         ) as bound:
             yield bound
     finally:

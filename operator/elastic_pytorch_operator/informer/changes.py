@@ -58,11 +58,8 @@ def differ_in_status(before: Manifest, after: Manifest) -> bool:
 
 def pods_alike(before: PodView, after: PodView, read: Collection[PodCondition]) -> bool:
     """Whether a plan, which reads only some conditions, sees no difference between two views."""
-    if before.conditions == after.conditions:
-        return before == after
-    return before.conditions.intersection(read) == after.conditions.intersection(
-        read
-    ) and before == replace(after, conditions=before.conditions)
+    same_to_it = before.conditions & set(read) == after.conditions & set(read)
+    return same_to_it and before == replace(after, conditions=before.conditions)
 
 
 def plans_alike(before: Job | TemplateUnread, after: Job | TemplateUnread) -> bool:
