@@ -34,8 +34,6 @@ from elastic_pytorch_operator.leadership.leader_endpoint import (
     node_of,
     take_endpoint,
 )
-from elastic_pytorch_operator.leadership.lease import LeaseTiming
-from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes, Scrapes, failed_checks
@@ -86,12 +84,10 @@ class Replica:
         settings: ReplicaSettings,
         watch: Watch,
         *,
-        agent_image: AgentImage | None = None,
         metrics: Metrics | None = None,
         answering_since: Callable[[], float | None] = lambda: 0.0,
         time_of_day: TimeOfDay | None = None,
         clock: Callable[[], float] = boot_seconds,
-        timing: LeaseTiming | None = None,
         election: tuple[ElectionThread, Cluster] | None = None,
         listen: Listen = listening,
     ) -> None:
@@ -111,7 +107,7 @@ class Replica:
                 settings.name,
                 settings.pod,
                 clock,
-                timing,
+                settings.timing,
                 lambda: thread is None or thread.may_renew,
             )
             if settings.namespace
@@ -136,7 +132,7 @@ class Replica:
             self._cache,
             self._registry,
             self._queue,
-            AgentSettings(settings.operator_url, agent_image),
+            AgentSettings(settings.operator_url, settings.agent_image),
             self._clock,
             metrics=self._metrics,
             leading=self._may_act,
