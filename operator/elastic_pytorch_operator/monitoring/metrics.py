@@ -18,7 +18,6 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics import disable_created_metrics
 
 from elastic_pytorch_operator import __version__
@@ -32,14 +31,9 @@ from elastic_pytorch_operator.planning.memory import Memory, Plan
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTROLLER = "elasticpytorchjob"
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 NO_ANSWER = "<error>"  # client-go's word instead of a status code
 
-# Values of labels, whose series begin at 0 with the process.
-RECONCILE_RESULTS = ("success", "error", "requeue_after")
-REVIEW_RESULTS = ("signature", "valid", "invalid", "error")
 OBJECT_KINDS = (names.KIND, "Pod", "Node", kueue.WORKLOAD)
-REFUSAL_REASONS = ("files", "rate", "address", "total", "crowd", "timeout")
 
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 # For which the counts of a namespace without jobs are exported.
@@ -72,7 +66,6 @@ class Metrics:
         self._define_operator()
         self._begin_at_zero()
         self._info.labels(__version__).set(1)
-        self._leader.labels(names.OPERATOR).set(0)
 
     def _define_queue(self) -> None:
         name = ("name",)
@@ -195,11 +188,11 @@ class Metrics:
         )
 
     def _begin_at_zero(self) -> None:
-        for result in RECONCILE_RESULTS:
+        for result in ("success", "error", "requeue_after"):
             self._reconciles.labels(CONTROLLER, result)
-        for result in REVIEW_RESULTS:
+        for result in ("signature", "valid", "invalid", "error"):
             self._token_reviews.labels(result)
-        for refusal in REFUSAL_REASONS:
+        for refusal in ("files", "rate", "address", "total", "crowd", "timeout"):
             self._refused_connections.labels(refusal)
 
     def render(self, gauges: GaugeValues) -> bytes:
