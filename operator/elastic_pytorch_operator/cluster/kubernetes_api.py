@@ -40,9 +40,16 @@ OnAnswer = Callable[[str, int], None]  # takes a method, and a code; 0: there is
 
 class KubernetesCluster:
     def __init__(
-        self, api: client.ApiClient, on_answer: OnAnswer, namespaces: Sequence[str] = ()
+        self,
+        configuration: client.Configuration,
+        on_answer: OnAnswer,
+        namespaces: Sequence[str] = (),
     ) -> None:
-        self._api = api
+        configuration.connection_pool_maxsize = MAX_CONNECTIONS
+        # By itself, aiohttp reads the environment and ~/.netrc for each request: 40 % of its cost.
+        configuration.client_session_kwargs = {"trust_env": False}
+        configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
+        self._api = client.ApiClient(configuration)
         self.namespaces = namespaces
         self._on_answer = on_answer
         # Monotonic seconds; None: the API server did not answer the last request.
@@ -58,20 +65,7 @@ class KubernetesCluster:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except config.ConfigException:
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return cls.over(configuration, on_answer, namespaces)
-
-    @classmethod
-    def over(
-        cls,
-        configuration: client.Configuration,
-        on_answer: OnAnswer,
-        namespaces: Sequence[str] = (),
-    ) -> "KubernetesCluster":
-        configuration.connection_pool_maxsize = MAX_CONNECTIONS
-        # By itself, aiohttp reads the environment and ~/.netrc for each request: 40 % of its cost.
-        configuration.client_session_kwargs = {"trust_env": False}
-        configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
-        return cls(client.ApiClient(configuration), on_answer, namespaces)
+        return cls(configuration, on_answer, namespaces)
 
     async def close(self) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]

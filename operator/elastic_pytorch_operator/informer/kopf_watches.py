@@ -65,7 +65,7 @@ async def watch_cluster(
 async def _keep_watching(
     kind: str, namespace: str, cache: Cache, request_work: RequestWork
 ) -> None:
-    """Watches the objects of a kind, and begins again after each error.
+    """Begins again after each error.
 
     A namespace that could not be listed is watched only after a list: else a job would be known
     before its pods, and get them twice.

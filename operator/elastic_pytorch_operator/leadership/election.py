@@ -18,9 +18,7 @@ from elastic_pytorch_operator.leadership.lease import (
     acquirable_at,
     acquire,
     acquired,
-    leads,
     leads_until,
-    may_acquire,
     read_lease,
     release,
     see,
@@ -59,7 +57,7 @@ class Elector:
     @property
     def leading(self) -> bool:
         """The clock decides, because this process may have been suspended."""
-        return leads(self._candidacy, self._clock())
+        return self._clock() < leads_until(self._candidacy)
 
     @property
     def holder(self) -> str:
@@ -141,7 +139,7 @@ class Elector:
             self._found = await self._cluster.get(LEASES, self._namespace, self._name)
             self._candidacy = see(self._candidacy, read_lease(self._found), self._clock())
         self._wrote_last = False
-        if may_acquire(self._candidacy, self._clock()):
+        if self._clock() >= acquirable_at(self._candidacy):
             await self._write()
 
     async def _write(self) -> None:

@@ -103,18 +103,10 @@ def see(candidacy: Candidacy, lease: Lease, now: float) -> Candidacy:
     )
 
 
-def leads(candidacy: Candidacy, now: float) -> bool:
-    return now < leads_until(candidacy)
-
-
 def leads_until(candidacy: Candidacy) -> float:
     if candidacy.renewed_at is None:
         return -math.inf
     return candidacy.renewed_at + candidacy.timing.renew_deadline_seconds
-
-
-def may_acquire(candidacy: Candidacy, now: float) -> bool:
-    return now >= acquirable_at(candidacy)
 
 
 def acquirable_at(candidacy: Candidacy) -> float:

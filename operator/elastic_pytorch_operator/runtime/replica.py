@@ -74,7 +74,7 @@ class Replica:
     """Its monotonic seconds are those of the event loop.
 
     Args:
-        clock: of the election; goes on while this machine is suspended.
+        clock: of the election.
         election: its thread and its cluster; None: those of the replica.
     """
 

@@ -8,10 +8,10 @@ from elastic_pytorch_operator.leadership.lease import (
     Candidacy,
     Lease,
     LeaseTiming,
+    acquirable_at,
     acquire,
     acquired,
-    leads,
-    may_acquire,
+    leads_until,
     read_lease,
     release,
     see,
@@ -23,6 +23,14 @@ from tests.operator.any_jobs import any_objects
 OURS = Lease("a", 15.0, "12:00:00", "11:00:00", 3)
 THEIRS = replace(OURS, holder="b")
 FREE = replace(OURS, holder="", seconds=1.0)
+
+
+def leads(candidacy: Candidacy, now: float) -> bool:
+    return now < leads_until(candidacy)
+
+
+def may_acquire(candidacy: Candidacy, now: float) -> bool:
+    return now >= acquirable_at(candidacy)
 
 
 @pytest.mark.parametrize(
