@@ -138,9 +138,9 @@ class AgentSettings:
 @building("Pod")
 def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -> MutableManifest:
     pod, container = pod_from_template(job, action, suffix)
+    annotations, spec = pod["metadata"]["annotations"], pod["spec"]
     if action.group_restarts:
-        pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(action.group_restarts)
-    spec = pod["spec"]
+        annotations[names.ANNOTATION_GROUP_RESTARTS] = str(action.group_restarts)
     image = agent.image if job.inject_agent else None
     own_command = bool(container.get("command"))
     if not own_command:
@@ -157,13 +157,13 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     if image is not None:
         inject_agent(spec, container, image, own_command=own_command)
     if action.avoid:
-        spec["affinity"] = keep_away(spec.get("affinity") or {}, action.avoid)
-        pod["metadata"]["annotations"][names.ANNOTATION_AVOIDS] = ",".join(action.avoid)
+        keep_away(spec, action.avoid)
+        annotations[names.ANNOTATION_AVOIDS] = ",".join(action.avoid)
     if action.unwanted:
-        spec["affinity"] = prefer_others(spec.get("affinity") or {}, action.unwanted)
-        pod["metadata"]["annotations"][names.ANNOTATION_PREFERS_OTHERS] = ",".join(action.unwanted)
+        prefer_others(spec, action.unwanted)
+        annotations[names.ANNOTATION_PREFERS_OTHERS] = ",".join(action.unwanted)
     if action.apart:
-        spec["affinity"] = prefer_alone(spec.get("affinity") or {}, job)
+        prefer_alone(spec, job)
     if job.unit_replicas > 1:
         place_in_unit(pod, job, action.index)
     return pod
