@@ -138,16 +138,14 @@ def _places(heartbeat: dict[str, Any], now: float) -> tuple[tuple[Place, ...], f
     if (body := _object(heartbeat, "places")) is None:
         return (), now
     places = body.get("byLocalRank")
-    if not isinstance(places, list):
+    if not isinstance(places, list) or not all(isinstance(p, dict) for p in places[:MAX_PLACES]):
         raise MalformedHeartbeat("places.byLocalRank: must be a list of objects")
     age = _real(body.get("ageSeconds"), "places.ageSeconds")
     return tuple(map(_place, places[:MAX_PLACES])), now - age
 
 
-def _place(body: object) -> Place:
+def _place(body: dict[str, Any]) -> Place:
     """The kind is OTHER if a newer agent reports one that this operator does not know."""
-    if not isinstance(body, dict):
-        raise MalformedHeartbeat("places.byLocalRank: must be a list of objects")
     kind, operation = _text(body, "kind"), _text(body, "operation", "")
     return Place(
         kind=next((known for known in PlaceKind if known == kind), PlaceKind.OTHER),

@@ -61,7 +61,7 @@ class Elector:
 
     @property
     def holder(self) -> str:
-        return self._candidacy.seen.holder if self._candidacy.seen else ""
+        return self._candidacy.seen.holder
 
     async def acquire(self) -> None:
         while True:
@@ -150,8 +150,7 @@ class Elector:
         self._candidacy = acquired(before, read_lease(self._found), sent_at, self._clock())
         self._wrote_last = True
         if (
-            before.seen
-            and before.seen.holder not in ("", before.identity)
+            before.seen.holder not in ("", before.identity)
             and before.changed_at > self._unanswered_at
         ):
             self.lost_leader = before.seen.holder
