@@ -146,7 +146,17 @@ class KubernetesCluster:
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         spec = {"token": token, "audiences": [audience]}
-        return pod_of_review(await self._review("authentication", "TokenReview", spec), audience)
+        status = await self._review("authentication", "TokenReview", spec)
+        user = status.get("user") or {}
+        extra = user.get("extra") or {}
+        parts = str(user.get("username", "")).split(":")  # system:serviceaccount:NAMESPACE:NAME
+        pod_names = extra.get("authentication.kubernetes.io/pod-name")
+        uids = extra.get("authentication.kubernetes.io/pod-uid")
+        is_pods = len(parts) == 4 and parts[:2] == ["system", "serviceaccount"]
+        is_valid = status.get("authenticated") and audience in (status.get("audiences") or ())
+        if is_valid and is_pods and pod_names and uids:
+            return PodIdentity(parts[2], pod_names[0], uids[0])
+        return None
 
     async def review_user(self, token: str) -> Manifest | None:
         # Without an audience it is the API server's own.
@@ -260,17 +270,3 @@ class KubernetesCluster:
 def _proxy_for(url: str) -> str | None:
     parts = urlsplit(url)
     return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-
-
-def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
-    """None if the token is not valid here, or is no pod's."""
-    if not status.get("authenticated") or audience not in (status.get("audiences") or ()):
-        return None
-    user = status.get("user") or {}
-    extra = user.get("extra") or {}
-    parts = str(user.get("username", "")).split(":")  # system:serviceaccount:NAMESPACE:NAME
-    pod_names = extra.get("authentication.kubernetes.io/pod-name")
-    uids = extra.get("authentication.kubernetes.io/pod-uid")
-    if len(parts) != 4 or parts[:2] != ["system", "serviceaccount"] or not pod_names or not uids:
-        return None
-    return PodIdentity(parts[2], pod_names[0], uids[0])

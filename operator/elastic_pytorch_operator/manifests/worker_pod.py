@@ -15,8 +15,9 @@ from elastic_pytorch_operator.manifests.affinity import (
     prefer_others,
 )
 from elastic_pytorch_operator.manifests.agent_injection import (
+    INJECTED_COMMAND,
+    INSTALLED_COMMAND,
     AgentImage,
-    agent_command,
     inject_agent,
 )
 from elastic_pytorch_operator.model.actions import CreatePod
@@ -144,7 +145,7 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     image = agent.image if job.inject_agent else None
     own_command = bool(container.get("command"))
     if not own_command:
-        container["command"] = agent_command(injected=image is not None)
+        container["command"] = list(INJECTED_COMMAND if image else INSTALLED_COMMAND)
     # What scripts read as the most restarts is the job's own budget.
     restarts: MutableManifest = {"name": "PET_MAX_RESTARTS", "value": str(job.max_failures)}
     joining = _torchrun_environment(job) if own_command else [restarts]
