@@ -36,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     configure_logging(options.log_level, options.log_format)
     try:
-        timing = LeaseTiming(options.lease_duration, options.renew_deadline, options.retry_period)
+        options.timing = LeaseTiming(
+            options.lease_duration, options.renew_deadline, options.retry_period
+        )
         options.marks = (
             *MARKS,
             *parse_marks(options.sure_ends, Certainty.SURE),
@@ -59,11 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except ValueError as error:
         parser.error(str(error))
-    asyncio.run(_run(options, timing))
+    asyncio.run(_run(options))
     return 0
 
 
-async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
+async def _run(options: argparse.Namespace) -> None:
     # Half a second of imports.
     from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint  # noqa: PLC0415
     from elastic_pytorch_operator.runtime.run import run_operator  # noqa: PLC0415
@@ -105,8 +107,11 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         metrics_port=options.metrics_port,
         existing_secret=options.existing_secret,
         max_writes=options.max_writes,
+        agent_image=agent_image,
+        timing=options.timing,
+        metrics_per_job=options.metrics_per_job,
     )
-    await run_operator(settings, agent_image, timing, metrics_per_job=options.metrics_per_job)
+    await run_operator(settings)
 
 
 def _split(text: str) -> tuple[str, ...]:

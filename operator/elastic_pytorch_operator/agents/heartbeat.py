@@ -48,8 +48,8 @@ def parse_heartbeat(worker: str, body: object, now: float) -> AgentView:
         state = AgentState(_text(body, "state"))
     except ValueError as error:
         raise MalformedHeartbeat(f"state: must be one of {', '.join(AgentState)}") from error
-    round_, progress = _number(body, "round"), body.get("progress") or {}
-    places, placed_at = _places(body.get("places"), now)
+    round_, progress = _number(body, "round"), _object(body, "progress") or {}
+    places, placed_at = _places(body, now)
     return AgentView(
         worker=worker,
         incarnation=_text(body, "incarnation"),
@@ -62,8 +62,8 @@ def parse_heartbeat(worker: str, body: object, now: float) -> AgentView:
         heard_at=now,
         state_since=now,
         restarts=_number(body, "restarts", 0),
-        progress=_progress(body.get("progress")),
-        failure=_failure(body.get("failure"), now),
+        progress=_progress(progress),
+        failure=_failure(body, now),
         newest=max(_number(body, "newest", 0), round_),
         started_at=_moment(progress, "startedAgeSeconds", now),
         formed_at=_moment(progress, "formedAgeSeconds", now),
@@ -75,24 +75,18 @@ def parse_heartbeat(worker: str, body: object, now: float) -> AgentView:
     )
 
 
-def _progress(body: object) -> Progress:
-    if body is None:
-        return Progress()
-    if not isinstance(body, dict):
-        raise MalformedHeartbeat("progress: must be an object or null")
+def _progress(body: dict[str, Any]) -> Progress:
     return Progress(
         step=_optional(body, "step"),
         first_step=_optional(body, "firstStep"),
         total=_optional(body, "total"),
-        loss=None
-        if body.get("loss") is None
-        else _real(body["loss"], "progress.loss", -MAX_REAL, MAX_REAL),
+        loss=_optional_real(body, "loss", -MAX_REAL, MAX_REAL),
         checkpoint_step=_optional(body, "checkpointStep"),
-        checkpoint_seconds=_seconds(body, "checkpointSeconds"),
+        checkpoint_seconds=_optional_real(body, "checkpointSeconds"),
         checkpoints=_optional(body, "checkpoints"),
         work_windows=_optional(body, "workWindows"),
         work_seconds=_seconds_by_local_rank(body.get("workSeconds")),
-        step_seconds=_seconds(body, "stepSeconds"),
+        step_seconds=_optional_real(body, "stepSeconds"),
         metrics=_metrics(body.get("metrics")),
         failed_saves=_number(body, "failedSaves", 0),
         save_error=_text(body, "saveError", "")[:MAX_SAVE_ERROR],
@@ -121,11 +115,9 @@ def _metrics(found: object) -> tuple[tuple[str, float], ...]:
     return tuple(islice(good, MAX_METRICS))
 
 
-def _failure(body: object, now: float) -> Failure | None:
-    if body is None:
+def _failure(heartbeat: dict[str, Any], now: float) -> Failure | None:
+    if (body := _object(heartbeat, "failure")) is None:
         return None
-    if not isinstance(body, dict):
-        raise MalformedHeartbeat("failure: must be an object or null")
     exit_code = to_kubelet_code(_number(body, "exitCode", 1, least=-127, most=255))
     words = {
         name: _text(body, name, "") for name in ("signal", "exception", "message", "traceback")
@@ -142,22 +134,18 @@ def _failure(body: object, now: float) -> Failure | None:
     )
 
 
-def _places(body: object, now: float) -> tuple[tuple[Place, ...], float]:
-    if body is None:
+def _places(heartbeat: dict[str, Any], now: float) -> tuple[tuple[Place, ...], float]:
+    if (body := _object(heartbeat, "places")) is None:
         return (), now
-    if not isinstance(body, dict):
-        raise MalformedHeartbeat("places: must be an object or null")
     places = body.get("byLocalRank")
-    if not isinstance(places, list):
+    if not isinstance(places, list) or not all(isinstance(p, dict) for p in places[:MAX_PLACES]):
         raise MalformedHeartbeat("places.byLocalRank: must be a list of objects")
     age = _real(body.get("ageSeconds"), "places.ageSeconds")
     return tuple(map(_place, places[:MAX_PLACES])), now - age
 
 
-def _place(body: object) -> Place:
+def _place(body: dict[str, Any]) -> Place:
     """The kind is OTHER if a newer agent reports one that this operator does not know."""
-    if not isinstance(body, dict):
-        raise MalformedHeartbeat("places.byLocalRank: must be a list of objects")
     kind, operation = _text(body, "kind"), _text(body, "operation", "")
     return Place(
         kind=next((known for known in PlaceKind if known == kind), PlaceKind.OTHER),
@@ -165,6 +153,13 @@ def _place(body: object) -> Place:
         # For people, in one line of ASCII: the operator's own messages quote it.
         frame=UNPRINTABLE.sub(" ", _text(body, "frame", "")).strip()[:MAX_FRAME],
     )
+
+
+def _object(body: dict[str, Any], name: str) -> dict[str, Any] | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise MalformedHeartbeat(f"{name}: must be an object or null")
+    return value
 
 
 def _text(body: dict[str, Any], name: str, default: str | None = None) -> str:
@@ -201,13 +196,15 @@ def _is_real(value: object, least: float, most: float) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
 
 
-def _seconds(progress: dict[str, Any], name: str) -> float | None:
+def _optional_real(
+    progress: dict[str, Any], name: str, least: float = 0.0, most: float = MAX_NUMBER
+) -> float | None:
     value = progress.get(name)
-    return None if value is None else _real(value, f"progress.{name}")
+    return None if value is None else _real(value, f"progress.{name}", least, most)
 
 
 def _moment(progress: dict[str, Any], name: str, now: float) -> float | None:
-    age = _seconds(progress, name)
+    age = _optional_real(progress, name)
     return None if age is None else now - age
 
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
-from elastic_pytorch_operator.agents.load import Hearing, delay_of_change
+from elastic_pytorch_operator.agents.load import delay_of_change
 from elastic_pytorch_operator.agents.registry import AgentRegistry, JobAgents
 from elastic_pytorch_operator.agents.stream_lines import HeldBytes, StreamLines
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
@@ -75,10 +75,8 @@ class AgentApi:
         )
         self._held: WeakValueDictionary[str, HeldBytes] = WeakValueDictionary()  # by namespace
         self._warned_full_at = -math.inf
-
-    @property
-    def hearing(self) -> Hearing:
-        return self._registry.hearing
+        self.hearing = registry.hearing
+        self.is_workers = cache.has_pod_at
 
     def note_refusal(self, reason: str, address: str) -> None:
         self.metrics.refused_connection(reason)
@@ -91,9 +89,6 @@ class AgentApi:
                 most_connections(),
                 most_connections() + OWN_FILES,
             )
-
-    def is_workers(self, address: str) -> bool:
-        return self._cache.has_pod_at(address)
 
     @web.middleware
     async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -254,12 +249,9 @@ class AgentApi:
                 web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0
             )
 
-    def turn_away(self) -> None:
-        self.hearing.turn_away(self._clock())
-
     def _note_turned_away(self, address: str) -> None:
         if self.is_workers(address):
-            self.turn_away()
+            self.hearing.turn_away()
 
 
 @asynccontextmanager
@@ -284,7 +276,7 @@ async def listening(
             tls=tls,
             connections=connections,
             on_refusal=api.note_refusal,
-            on_overload=api.turn_away,
+            on_overload=api.hearing.turn_away,
         ) as bound:
             yield bound
     finally:

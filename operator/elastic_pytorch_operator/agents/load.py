@@ -38,8 +38,8 @@ class Hearing:
             self._crowded_at = now
         return max(self._crowded_at, self.on_time_since(now))
 
-    def turn_away(self, now: float) -> None:
-        self._crowded_at = now
+    def turn_away(self) -> None:
+        self._crowded_at = self._clock()
 
     async def watch(self) -> None:
         try:

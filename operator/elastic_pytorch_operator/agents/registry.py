@@ -44,6 +44,10 @@ class JobAgents:
         self.nudge += 1
         self.announce()
 
+    def note_left(self, round_number: int) -> None:
+        if round_number not in self.left_rounds:
+            self.left_rounds.append(round_number)
+
     def has_failed(self, agent: AgentView) -> bool:
         return agent.state is AgentState.FAILED and agent.round >= self.answer.number
 
@@ -148,7 +152,7 @@ class AgentRegistry:
             and known.round > 0
             and (beat.state is AgentState.READY or beat.round != known.round)
         ):
-            self._leave(job, known.round)
+            job.note_left(known.round)
         set_up_since, set_up_until = _set_up(known, beat)
         agent = replace(
             beat,
@@ -192,7 +196,7 @@ class AgentRegistry:
         job = self.job(job_uid)
         agent = job.agents.get(worker)
         if dropped and agent is not None and agent.state is AgentState.LEAVING:
-            self._leave(job, agent.round)  # the agent has ended
+            job.note_left(agent.round)  # the agent has ended
         job.streams[worker] -= 1
         if job.streams[worker] <= 0:
             del job.streams[worker]
@@ -202,11 +206,6 @@ class AgentRegistry:
     def peer_stopped(self, job_uid: str, round_number: int) -> bool:
         """Whether a member has left a round, so that its collectives can no longer complete."""
         return round_number in self.job(job_uid).left_rounds
-
-    @staticmethod
-    def _leave(job: JobAgents, round_number: int) -> None:
-        if round_number not in job.left_rounds:
-            job.left_rounds.append(round_number)
 
     def declare(self, job_uid: str, round_: Round) -> None:
         job = self.job(job_uid)

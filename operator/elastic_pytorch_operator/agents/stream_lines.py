@@ -19,11 +19,7 @@ LINE_SECONDS = 10.0  # in which a line that has begun must end; an agent sends i
 LINE_BYTES = 2048  # longer lines count as several: reading JSON takes time by its length
 
 
-class LineTooLongError(MalformedHeartbeat):
-    """A line exceeds MAX_LINE_BYTES, LINE_SECONDS or, with others, MAX_HELD_BYTES."""
-
-    def __init__(self) -> None:
-        super().__init__("a line is too long, or takes too long to come")
+TOO_LONG = "a line is too long, or takes too long to come"
 
 
 class HeldBytes:
@@ -47,7 +43,11 @@ class StreamLines:
         self.refused_seconds = 0.0  # until the limit admits the last line; 0: it was admitted
 
     async def next(self) -> bytes:
-        """The next line, or LineTooLongError; empty at the end of the body."""
+        """The next line; empty at the end of the body.
+
+        Raises MalformedHeartbeat if it exceeds MAX_LINE_BYTES, LINE_SECONDS or, with other lines of
+        the namespace, MAX_HELD_BYTES.
+        """
         await asyncio.sleep(PAUSE_SECONDS if self.refused_seconds else 0)
         if not self._read:
             self._read += await self._content.readany()
@@ -55,7 +55,7 @@ class StreamLines:
             async with asyncio.timeout(LINE_SECONDS):
                 line = await self._read_line()
         except TimeoutError as error:
-            raise LineTooLongError() from error
+            raise MalformedHeartbeat(TOO_LONG) from error
         self.refused_seconds = self._admit(max(1.0, len(line) / LINE_BYTES))
         return line
 
@@ -70,7 +70,7 @@ class StreamLines:
             self._read += more
             await asyncio.sleep(0)  # more may have been received
         if end > MAX_LINE_BYTES:
-            raise LineTooLongError()
+            raise MalformedHeartbeat(TOO_LONG)
         line = bytes(self._read[:end])
         del self._read[:end]
         return line
@@ -78,7 +78,7 @@ class StreamLines:
     @contextmanager
     def _holding(self, size: int) -> Iterator[None]:
         if size > MAX_LINE_BYTES or self._held.count + size > MAX_HELD_BYTES:
-            raise LineTooLongError()
+            raise MalformedHeartbeat(TOO_LONG)
         self._held.count += size
         try:
             yield

@@ -41,11 +41,14 @@ class TokenSignatures:
             name = str(jwt.get_unverified_header(token).get("kid"))
         except jwt.InvalidTokenError:
             return None
-        key = self._known(name)
+        key, now = self._known(name), self._clock()
         if (
-            key is None or self._clock() >= self._read_at + AHEAD_SECONDS
-        ) and self._reading is None:
-            self._begin_to_read()
+            (key is None or now >= self._read_at + AHEAD_SECONDS)
+            and self._reading is None
+            and now >= self._asked_at + UNKNOWN_KEY_SECONDS
+        ):
+            self._asked_at = now
+            self._reading = asyncio.create_task(self._read_keys())
         if key is None and self._reading is not None:
             await asyncio.shield(self._reading)
             key = self._known(name)
@@ -66,12 +69,6 @@ class TokenSignatures:
 
     def _known(self, name: str) -> jwt.PyJWK | None:
         return self._keys.get(name) if self._clock() < self._read_at + KEYS_SECONDS else None
-
-    def _begin_to_read(self) -> None:
-        if self._clock() < self._asked_at + UNKNOWN_KEY_SECONDS:
-            return
-        self._asked_at = self._clock()
-        self._reading = asyncio.create_task(self._read_keys())
 
     async def _read_keys(self) -> None:
         asked_at = self._clock()

@@ -6,10 +6,9 @@ Sources: kubernetes-sigs/scheduler-plugins v0.34.7 (pkg/coscheduling), kubernete
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
-KIND: Final = "PodGroup"
-PLURAL: Final = "podgroups"
+KIND = "PodGroup"
+PLURAL = "podgroups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +24,19 @@ class GangScheduler:
     remedy: str = "install that scheduler"  # if the cluster does not serve its PodGroup
 
 
-COSCHEDULING: Final = GangScheduler(
+COSCHEDULING = GangScheduler(
     name="Coscheduling",
     api_version="scheduling.x-k8s.io/v1alpha1",
     scheduler_name="scheduler-plugins-scheduler",
     group_label="scheduling.x-k8s.io/pod-group",
 )
-KUBERNETES: Final = GangScheduler(
+KUBERNETES = GangScheduler(
     name="Kubernetes",
     api_version="scheduling.k8s.io/v1beta1",
     scheduler_name="",
     built_in=True,
     remedy="enable that API and the feature gate GenericWorkload, which need Kubernetes 1.37",
 )
-GANG_SCHEDULERS: Final[Mapping[str, GangScheduler]] = {
+GANG_SCHEDULERS: Mapping[str, GangScheduler] = {
     known.name: known for known in (COSCHEDULING, KUBERNETES)
 }

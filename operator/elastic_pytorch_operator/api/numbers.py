@@ -14,18 +14,7 @@ _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 _QUANTITY = re.compile(
     r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)([numkMGTPE]?|[KMGTPE]i)"
 )
-_UNITS = {
-    "n": 1e-9,
-    "u": 1e-6,
-    "m": 1e-3,
-    "": 1.0,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "E": 1e18,
-}
+_UNITS = {prefix: 1000.0**power for power, prefix in enumerate(["n", "u", "m", "", *"kMGTPE"], -3)}
 _UNITS |= {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", start=1)}
 
 

@@ -1,7 +1,6 @@
 """The resources of the API server that the operator reads, writes or watches."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from elastic_pytorch_operator.api import gang_schedulers, kueue, names
 
@@ -20,32 +19,28 @@ class Resource:
         return f"{root}/{self.api_version}{place}/{self.plural}" + (f"/{name}" if name else "")
 
 
-JOBS: Final = Resource(names.API_VERSION, names.KIND, names.PLURAL)
-TEMPLATES: Final = Resource(
-    names.API_VERSION, names.TEMPLATE_KIND, f"{names.TEMPLATE_KIND.lower()}s"
-)
+JOBS = Resource(names.API_VERSION, names.KIND, names.PLURAL)
+TEMPLATES = Resource(names.API_VERSION, names.TEMPLATE_KIND, f"{names.TEMPLATE_KIND.lower()}s")
 # The label managed-by would not do: policies of others write it, too.
-PODS: Final = Resource("v1", "Pod", "pods", names.LABEL_ROLE)
-NODES: Final = Resource("v1", "Node", "nodes")
-SERVICES: Final = Resource("v1", "Service", "services")
-CLAIMS: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-REVISIONS: Final = Resource("apps/v1", "ControllerRevision", "controllerrevisions")
-EVENTS: Final = Resource("events.k8s.io/v1", "Event", "events")
-PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
+PODS = Resource("v1", "Pod", "pods", names.LABEL_ROLE)
+NODES = Resource("v1", "Node", "nodes")
+SERVICES = Resource("v1", "Service", "services")
+CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+REVISIONS = Resource("apps/v1", "ControllerRevision", "controllerrevisions")
+EVENTS = Resource("events.k8s.io/v1", "Event", "events")
+PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
 
-WORKLOADS: Final = Resource(
+WORKLOADS = Resource(
     kueue.API_VERSION, kueue.WORKLOAD, kueue.WORKLOADS, names.LABEL_WORKLOAD_NUMBER
 )
-RESOURCE_FLAVORS: Final = Resource(kueue.API_VERSION, "ResourceFlavor", "resourceflavors")
-WORKLOAD_PRIORITY_CLASSES: Final = Resource(
+RESOURCE_FLAVORS = Resource(kueue.API_VERSION, "ResourceFlavor", "resourceflavors")
+WORKLOAD_PRIORITY_CLASSES = Resource(
     kueue.API_VERSION, "WorkloadPriorityClass", "workloadpriorityclasses"
 )
 
-LEASES: Final = Resource("coordination.k8s.io/v1", "Lease", "leases", of_chart=True)
-ENDPOINT_SLICES: Final = Resource(
-    "discovery.k8s.io/v1", "EndpointSlice", "endpointslices", of_chart=True
-)
-SECRETS: Final = Resource("v1", "Secret", "secrets", of_chart=True)
+LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases", of_chart=True)
+ENDPOINT_SLICES = Resource("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", of_chart=True)
+SECRETS = Resource("v1", "Secret", "secrets", of_chart=True)
 
 
 def pod_groups(api_version: str) -> Resource:

@@ -40,9 +40,16 @@ OnAnswer = Callable[[str, int], None]  # takes a method, and a code; 0: there is
 
 class KubernetesCluster:
     def __init__(
-        self, api: client.ApiClient, on_answer: OnAnswer, namespaces: Sequence[str] = ()
+        self,
+        configuration: client.Configuration,
+        on_answer: OnAnswer,
+        namespaces: Sequence[str] = (),
     ) -> None:
-        self._api = api
+        configuration.connection_pool_maxsize = MAX_CONNECTIONS
+        # By itself, aiohttp reads the environment and ~/.netrc for each request: 40 % of its cost.
+        configuration.client_session_kwargs = {"trust_env": False}
+        configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
+        self._api = client.ApiClient(configuration)
         self.namespaces = namespaces
         self._on_answer = on_answer
         # Monotonic seconds; None: the API server did not answer the last request.
@@ -58,20 +65,7 @@ class KubernetesCluster:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except config.ConfigException:
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return cls.over(configuration, on_answer, namespaces)
-
-    @classmethod
-    def over(
-        cls,
-        configuration: client.Configuration,
-        on_answer: OnAnswer,
-        namespaces: Sequence[str] = (),
-    ) -> "KubernetesCluster":
-        configuration.connection_pool_maxsize = MAX_CONNECTIONS
-        # By itself, aiohttp reads the environment and ~/.netrc for each request: 40 % of its cost.
-        configuration.client_session_kwargs = {"trust_env": False}
-        configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
-        return cls(client.ApiClient(configuration), on_answer, namespaces)
+        return cls(configuration, on_answer, namespaces)
 
     async def close(self) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
@@ -105,17 +99,13 @@ class KubernetesCluster:
         self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
     ) -> Manifest:
         path = resource.path(manifest["metadata"]["namespace"])
-        return await self._write(
-            "POST", resource, path, manifest, query=_options(strict=strict, dry_run=dry_run)
-        )
+        return await self._write("POST", resource, path, manifest, strict=strict, dry_run=dry_run)
 
     async def replace(
         self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
     ) -> Manifest:
         path = resource.path(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
-        return await self._write(
-            "PUT", resource, path, manifest, query=_options(strict=strict, dry_run=dry_run)
-        )
+        return await self._write("PUT", resource, path, manifest, strict=strict, dry_run=dry_run)
 
     async def patch(
         self,
@@ -155,19 +145,23 @@ class KubernetesCluster:
             raise
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
-        return pod_of_review(
-            await self._review_token({"token": token, "audiences": [audience]}), audience
-        )
+        spec = {"token": token, "audiences": [audience]}
+        status = await self._review("authentication", "TokenReview", spec)
+        user = status.get("user") or {}
+        extra = user.get("extra") or {}
+        parts = str(user.get("username", "")).split(":")  # system:serviceaccount:NAMESPACE:NAME
+        pod_names = extra.get("authentication.kubernetes.io/pod-name")
+        uids = extra.get("authentication.kubernetes.io/pod-uid")
+        is_pods = len(parts) == 4 and parts[:2] == ["system", "serviceaccount"]
+        is_valid = status.get("authenticated") and audience in (status.get("audiences") or ())
+        if is_valid and is_pods and pod_names and uids:
+            return PodIdentity(parts[2], pod_names[0], uids[0])
+        return None
 
     async def review_user(self, token: str) -> Manifest | None:
         # Without an audience it is the API server's own.
-        status = await self._review_token({"token": token})
+        status = await self._review("authentication", "TokenReview", {"token": token})
         return (status.get("user") or {}) if status.get("authenticated") is True else None
-
-    async def _review_token(self, spec: Manifest) -> Manifest:
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-        answer = await self._request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
-        return answer.get("status") or {}
 
     async def review_read(self, user: Manifest, path: str) -> bool:
         who = {
@@ -175,15 +169,14 @@ class KubernetesCluster:
             **{name: user[name] for name in ("uid", "groups", "extra") if user.get(name)},
         }
         spec = {**who, "nonResourceAttributes": {"path": path, "verb": "get"}}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": spec,
-        }
-        answer = await self._request(
-            "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review
-        )
-        return (answer.get("status") or {}).get("allowed") is True
+        status = await self._review("authorization", "SubjectAccessReview", spec)
+        return status.get("allowed") is True
+
+    async def _review(self, group: str, kind: str, spec: Manifest) -> Manifest:
+        version = f"{group}.k8s.io/v1"
+        review = {"apiVersion": version, "kind": kind, "spec": spec}
+        answer = await self._request("POST", f"/apis/{version}/{kind.lower()}s", review)
+        return answer.get("status") or {}
 
     async def get_token_keys(self) -> TokenKeys:
         issuer, keys = await asyncio.gather(
@@ -200,11 +193,17 @@ class KubernetesCluster:
         body: Change,
         *,
         content_type: str = "application/json",
-        query: Mapping[str, str] | None = None,
+        strict: bool = False,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
+        query: dict[str, str] = {}
         timeout = REQUEST_TIMEOUT_SECONDS
+        if strict:
+            query["fieldValidation"] = "Strict"
+        if dry_run:
+            query["dryRun"] = "All"
         if not resource.of_chart:
-            query = {**(query or {}), "timeout": f"{ADMISSION_TIMEOUT_SECONDS}s"}
+            query["timeout"] = f"{ADMISSION_TIMEOUT_SECONDS}s"
             timeout = WRITE_TIMEOUT_SECONDS
         return await self._request(
             method, path, body, query=query, content_type=content_type, timeout_seconds=timeout
@@ -271,23 +270,3 @@ class KubernetesCluster:
 def _proxy_for(url: str) -> str | None:
     parts = urlsplit(url)
     return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-
-
-def _options(*, strict: bool, dry_run: bool) -> dict[str, str]:
-    return ({"fieldValidation": "Strict"} if strict else {}) | (
-        {"dryRun": "All"} if dry_run else {}
-    )
-
-
-def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
-    """None if the token is not valid here, or is no pod's."""
-    if not status.get("authenticated") or audience not in (status.get("audiences") or ()):
-        return None
-    user = status.get("user") or {}
-    extra = user.get("extra") or {}
-    parts = str(user.get("username", "")).split(":")  # system:serviceaccount:NAMESPACE:NAME
-    pod_names = extra.get("authentication.kubernetes.io/pod-name")
-    uids = extra.get("authentication.kubernetes.io/pod-uid")
-    if len(parts) != 4 or parts[:2] != ["system", "serviceaccount"] or not pod_names or not uids:
-        return None
-    return PodIdentity(parts[2], pod_names[0], uids[0])

@@ -7,7 +7,7 @@ IPv6 addresses count whole: a /64 is mostly a node, whose pods must not pay for 
 """
 
 import sys
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -47,7 +47,7 @@ class Connections:
     _unknown: dict[Peer, None] = field(default_factory=dict)
     _unknown_of: Counter[str] = field(default_factory=Counter)
     _clients: dict[Peer, Hashable] = field(default_factory=dict)
-    _known_of: dict[Hashable, OrderedDict[Peer, None]] = field(default_factory=dict)
+    _known_of: dict[Hashable, dict[Peer, None]] = field(default_factory=dict)
     _rate: RateLimit[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Connections:
             return None
         self.close(peer)
         self._clients[peer] = client
-        known = self._known_of.setdefault(client, OrderedDict())
+        known = self._known_of.setdefault(client, {})
         known[peer] = None
         if len(known) <= MAX_PER_CLIENT:
             return None

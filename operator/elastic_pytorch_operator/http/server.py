@@ -121,7 +121,7 @@ def authenticate(request: web.Request, client: Hashable) -> None:
 
 
 def client_of(request: web.Request) -> Hashable | None:
-    return request.app[GATE].client_of(peer_of(request))
+    return request.app[GATE].connections.client_of(peer_of(request))
 
 
 def peer_of(request: web.Request) -> Peer:
@@ -173,7 +173,7 @@ class _Gate:
         on_refusal: Callable[[str, str], None],
         on_overload: Callable[[], None],
     ) -> None:
-        self._connections = connections
+        self.connections = connections
         connections.displace = self._abort
         self._on_refusal = on_refusal
         self._on_overload = on_overload
@@ -210,11 +210,8 @@ class _Gate:
         for link in list(self._links.values()):
             link.transport.abort()
 
-    def client_of(self, peer: Peer) -> Hashable | None:
-        return self._connections.client_of(peer)
-
     def authenticate(self, peer: Peer, client: Hashable) -> None:
-        oldest = self._connections.authenticate(peer, client)
+        oldest = self.connections.authenticate(peer, client)
         if peer in self._links:
             self._links[peer].deadline.cancel()
         if oldest is not None:
@@ -230,7 +227,7 @@ class _Gate:
         except web.HTTPException as refusal:
             refusal.force_close()
             raise
-        if self.client_of(peer_of(request)) is None:
+        if client_of(request) is None:
             answer.force_close()
         return answer
 
@@ -247,7 +244,7 @@ class _Gate:
                 break
             peer = _as_peer(name)
             self._forget(peer)  # the end of the one before it on this port may come later
-            if refusal := self._connections.open(peer, time.monotonic()):
+            if refusal := self.connections.open(peer, time.monotonic()):
                 link.close()
                 self._on_refusal(refusal, peer[0])
                 continue
@@ -303,7 +300,7 @@ class _Gate:
             transport.abort()
             return
         deadline = self._loop.call_later(
-            self._connections.limits.authentication_seconds, self._give_up, peer
+            self.connections.limits.authentication_seconds, self._give_up, peer
         )
         self._links[peer] = _Link(transport, deadline)
 
@@ -323,7 +320,7 @@ class _Gate:
 
     def _forget(self, peer: Peer) -> None:
         self._sockets.pop(peer, None)
-        self._connections.close(peer)
+        self.connections.close(peer)
         if link := self._links.pop(peer, None):
             link.deadline.cancel()
 

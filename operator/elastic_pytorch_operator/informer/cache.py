@@ -14,7 +14,7 @@ from elastic_pytorch_operator.informer.changes import (
     version_of,
 )
 from elastic_pytorch_operator.informer.node_index import NodeIndex
-from elastic_pytorch_operator.informer.owned_objects import Entry, OwnedIndex, Owner
+from elastic_pytorch_operator.informer.owned_objects import Entry, OwnedIndex, Owner, Place
 from elastic_pytorch_operator.informer.pod_index import PodIndex
 from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_pod
 from elastic_pytorch_operator.informer.tombstones import Tombstones
@@ -36,11 +36,15 @@ WATCHES = {names.KIND: "jobs", "Pod": "pods", "Node": "nodes", kueue.WORKLOAD: "
 
 @dataclass(slots=True)
 class _JobEntry:
+    key: JobKey
     uid: str
     version: int
     job: Job | TemplateUnread
     manifest: Manifest
     seen_at: float
+
+
+_Known = _JobEntry | Entry[PodView] | Entry[WorkloadView]
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ class Cache:
     unavailable: frozenset[str] = frozenset()
     node_index: NodeIndex = field(default_factory=NodeIndex)
     pods: PodIndex = field(default_factory=PodIndex)
-    _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
+    _jobs: dict[Place, _JobEntry] = field(default_factory=dict)
     _workloads: OwnedIndex[WorkloadView] = field(default_factory=OwnedIndex)
     _tombstones: Tombstones = field(default_factory=Tombstones)
     _templates: dict[str, Manifest] = field(default_factory=dict)  # by UID
@@ -87,7 +91,7 @@ class Cache:
 
     @property
     def keys(self) -> list[JobKey]:
-        return list(self._jobs)
+        return [entry.key for entry in self._jobs.values()]
 
     @property
     def nodes(self) -> Nodes:
@@ -117,7 +121,7 @@ class Cache:
     def running_workers(self) -> int:
         return sum(
             pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER
-            for _, pod in self.pods
+            for pod in self.pods.values()
         )
 
     def observe_change(
@@ -145,19 +149,12 @@ class Cache:
         if kind == "Node":
             return self._jobs_on(found.name) if self.node_index.remove(found, now) else set()
         self._tombstones.leave(found.uid, now)
-        if kind == names.KIND:
-            key = JobKey(found.namespace or "default", found.name)
-            if not self.has_job(key, found.uid):
-                return set()
-            del self._jobs[key]
-            return {key}
-        index = self._index(kind)
-        place = (found.namespace, found.name)
-        known = index.get(place)
+        entries, place = self._entries(kind), (found.namespace or "default", found.name)
+        known = entries.get(place)
         if known is None or known.uid != found.uid:
             return set()
-        index.drop(place)
-        return {known.owner[0]}
+        del entries[place]
+        return {known.key}
 
     def replace_all(
         self,
@@ -205,22 +202,18 @@ class Cache:
         if kind == "Node":
             removed = self.node_index.remove_others(listed_names, now)
             return set().union(*map(self._jobs_on, removed))
-        gone: list[tuple[str, JobKey]] = []
-        if kind != names.KIND:
-            index = self._index(kind)
-            for place, entry in index:
-                since = entry.view.created_at if isinstance(entry.view, PodView) else entry.seen_at
-                if entry.uid not in uids and since < now and place[0] not in self.unavailable:
-                    index.drop(place)
-                    gone.append((entry.uid, entry.owner[0]))
-        else:
-            for key, job in list(self._jobs.items()):
-                known_before = job.seen_at < now and key.namespace not in self.unavailable
-                if known_before and job.uid not in uids:
-                    gone.append((self._jobs.pop(key).uid, key))
-        for uid, _ in gone:
-            self._tombstones.leave(uid, now)
-        return {key for _, key in gone}
+        entries = self._entries(kind)
+        gone = [
+            (place, entry)
+            for place, entry in entries.items()
+            if entry.uid not in uids
+            and _known_since(entry) < now
+            and place[0] not in self.unavailable
+        ]
+        for place, entry in gone:
+            del entries[place]
+            self._tombstones.leave(entry.uid, now)
+        return {entry.key for _, entry in gone}
 
     def _take(
         self, kind: str, manifest: Manifest, now: float, *, listed: bool = False
@@ -259,7 +252,7 @@ class Cache:
         status = manifest.get("status")
         kept = {**reduce_job(manifest), "status": status if isinstance(status, Mapping) else {}}
         parsed = self._read(kept, known)
-        self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, kept, now)
+        self._jobs[key] = _JobEntry(key, metadata.get("uid", ""), version, parsed, kept, now)
         return set() if known is not None and plans_alike(known.job, parsed) else {key}
 
     def _read(self, manifest: Manifest, known: _JobEntry | None) -> Job | TemplateUnread:
@@ -302,7 +295,7 @@ class Cache:
         )
         if known is not None:
             view = follow_view(known, view, now)
-        self.pods.put(place, Entry(view, owner, version_of(metadata), now))
+        self.pods[place] = Entry(view, owner, version_of(metadata), now)
         job = self.job(owner[0])
         read = job.pod_conditions if isinstance(job, Job) else frozenset()
         return set() if known is not None and pods_alike(known, view, read) else {owner[0]}
@@ -316,17 +309,12 @@ class Cache:
         if not self._is_news(metadata, known, now, listed=listed):
             return None
         view = view_workload(manifest, known.view if known else None, now)
-        self._workloads.put(place, Entry(view, owner, version_of(metadata), now))
+        self._workloads[place] = Entry(view, owner, version_of(metadata), now)
         same = known is not None and known.view == replace(view, version=known.view.version)
         return set() if same else {owner[0]}
 
     def _is_news(
-        self,
-        metadata: Manifest,
-        known: _JobEntry | Entry[PodView] | Entry[WorkloadView] | None,
-        now: float,
-        *,
-        listed: bool,
+        self, metadata: Manifest, known: _Known | None, now: float, *, listed: bool
     ) -> bool:
         """Whether a reported object is newer than the known one of its name.
 
@@ -344,8 +332,18 @@ class Cache:
             return (known.uid, known.version) != (uid, version)
         return known.version < version or (known.uid != uid and known.version == version)
 
-    def _index(self, kind: str) -> PodIndex | OwnedIndex[WorkloadView]:
+    def _entries(
+        self, kind: str
+    ) -> dict[Place, _JobEntry] | OwnedIndex[PodView] | OwnedIndex[WorkloadView]:
+        if kind == names.KIND:
+            return self._jobs
         return self.pods if kind == "Pod" else self._workloads
 
     def _jobs_on(self, node: str) -> set[JobKey]:
         return {key for key, _ in self.pods.owners_on(node)}
+
+
+def _known_since(entry: _Known) -> float:
+    if isinstance(entry, Entry) and isinstance(entry.view, PodView):
+        return entry.view.created_at
+    return entry.seen_at

@@ -3,7 +3,7 @@
 An identity is read from any JSON: an unreadable object has one, too.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -56,13 +56,10 @@ def differ_in_status(before: Manifest, after: Manifest) -> bool:
     return old == new and before.get("spec") == after.get("spec")
 
 
-def pods_alike(before: PodView, after: PodView, read: Collection[PodCondition]) -> bool:
+def pods_alike(before: PodView, after: PodView, read: Set[PodCondition]) -> bool:
     """Whether a plan, which reads only some conditions, sees no difference between two views."""
-    if before.conditions == after.conditions:
-        return before == after
-    return before.conditions.intersection(read) == after.conditions.intersection(
-        read
-    ) and before == replace(after, conditions=before.conditions)
+    same_to_it = before.conditions & read == after.conditions & read
+    return same_to_it and before == replace(after, conditions=before.conditions)
 
 
 def plans_alike(before: Job | TemplateUnread, after: Job | TemplateUnread) -> bool:

@@ -65,7 +65,7 @@ async def watch_cluster(
 async def _keep_watching(
     kind: str, namespace: str, cache: Cache, request_work: RequestWork
 ) -> None:
-    """Watches the objects of a kind, and begins again after each error.
+    """Begins again after each error.
 
     A namespace that could not be listed is watched only after a list: else a job would be known
     before its pods, and get them twice.
@@ -101,11 +101,9 @@ async def _watch(
 
     `kopf.operator` would then cancel every younger task, also of other watches and of agents.
     """
-    registry = kopf.OperatorRegistry()
-    _register(registry, kind, cache, request_work)
     insights = Insights()
     tasks = await kopf.spawn_tasks(
-        registry=registry,
+        registry=_registry(kind, cache, request_work),
         settings=kopf_settings(),
         insights=insights,
         clusterwide=not namespace,
@@ -186,12 +184,8 @@ def api_server(environment: Mapping[str, str]) -> str:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
-def _register(
-    registry: kopf.OperatorRegistry,
-    kind: str,
-    cache: Cache,
-    request_work: RequestWork,
-) -> None:
+def _registry(kind: str, cache: Cache, request_work: RequestWork) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
     known: dict[kopf.ConnectionInfo, kopf.AiohttpSession] = {}
 
     @kopf.on.login(registry=registry)
@@ -213,6 +207,8 @@ def _register(
         found: dict[str, Any] = {**event["object"]}
         event["object"].pop("spec", None)  # it may be large, and kopf keeps it for IDLE_SECONDS
         request_work(cache.observe_change(kind, event["type"], found, time.monotonic()))
+
+    return registry
 
 
 class _Answer(aiohttp.ClientResponse):

@@ -48,7 +48,6 @@ class NodeIndex:
         return self._differs(known, view)
 
     def remove(self, found: Identity, now: float) -> bool:
-        """Remembers a node as removed, unless another one has its name."""
         known = self._entries.get(found.name)
         if known is not None and (known.view.removed or known.uid != found.uid):
             return False

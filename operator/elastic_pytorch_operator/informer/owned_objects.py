@@ -1,7 +1,6 @@
 """The objects that jobs own, pods and Workloads of Kueue: by name, and by job."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from elastic_pytorch_operator.api import names
@@ -12,7 +11,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 Owner = tuple[JobKey, str]  # a job, and its UID
 Place = tuple[str, str]  # a namespace, and the name of an object there
-View = TypeVar("View", PodView, WorkloadView)
+View = TypeVar("View", bound=PodView | WorkloadView)
 Key = TypeVar("Key")
 
 
@@ -23,6 +22,10 @@ class Entry(Generic[View]):
     owner: Owner
     version: int
     seen_at: float
+
+    @property
+    def key(self) -> JobKey:
+        return self.owner[0]
 
     @property
     def uid(self) -> str:
@@ -39,32 +42,27 @@ def owner_of(metadata: Manifest) -> Owner | None:
     return None
 
 
-@dataclass
-class OwnedIndex(Generic[View]):
-    _entries: dict[Place, Entry[View]] = field(default_factory=dict)
-    _of_owner: dict[Owner, set[Place]] = field(default_factory=dict)
+class OwnedIndex(dict[Place, Entry[View]]):
+    """Only setting and deleting by a place keep the other indexes right."""
 
-    def __iter__(self) -> Iterator[tuple[Place, Entry[View]]]:
-        return iter(list(self._entries.items()))
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_owner: dict[Owner, set[Place]] = {}
 
-    def get(self, place: Place) -> Entry[View] | None:
-        return self._entries.get(place)
-
-    def put(self, place: Place, entry: Entry[View]) -> None:
+    def __setitem__(self, place: Place, entry: Entry[View]) -> None:
         """Raises TypeError for a key that is no text."""
-        require_texts(*place, *entry.owner[0], entry.owner[1], entry.uid)
-        self.drop(place)
-        self._entries[place] = entry
+        require_texts(*place, *entry.key, entry.owner[1], entry.uid)
+        if place in self:
+            del self[place]
+        super().__setitem__(place, entry)
         self._of_owner.setdefault(entry.owner, set()).add(place)
 
-    def drop(self, place: Place) -> Entry[View] | None:
-        entry = self._entries.pop(place, None)
-        if entry is not None:
-            discard(self._of_owner, entry.owner, place)
-        return entry
+    def __delitem__(self, place: Place) -> None:
+        discard(self._of_owner, self[place].owner, place)
+        super().__delitem__(place)
 
     def of(self, owner: Owner) -> list[View]:
-        return [self._entries[place].view for place in self._of_owner.get(owner, ())]
+        return [self[place].view for place in self._of_owner.get(owner, ())]
 
 
 def discard(index: dict[Key, set[Place]], key: Key, place: Place) -> None:

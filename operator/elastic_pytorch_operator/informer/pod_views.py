@@ -53,15 +53,13 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         waiting_reason=waiting_reason,
         unschedulable=_unscheduled(status).get("reason") == "Unschedulable"
         and not status.get("nominatedNodeName"),
-        avoids=_listed(annotations, names.ANNOTATION_AVOIDS),
-        prefers_others_to=_listed(annotations, names.ANNOTATION_PREFERS_OTHERS),
+        avoids=frozenset(_listed(annotations, names.ANNOTATION_AVOIDS)),
+        prefers_others_to=frozenset(_listed(annotations, names.ANNOTATION_PREFERS_OTHERS)),
         conditions=frozenset(
             (str(c.get("type")), str(c.get("status"))) for c in status.get("conditions") or ()
         ),
         group_restarts=parse_count(annotations.get(names.ANNOTATION_GROUP_RESTARTS)) or 0,
-        failed_starts=tuple(
-            filter(None, annotations.get(names.ANNOTATION_FAILED_STARTS, "").split(","))
-        ),
+        failed_starts=_listed(annotations, names.ANNOTATION_FAILED_STARTS),
         created_at=seen_at,
         ended_at=seen_at,
         stuck_since=seen_at,
@@ -188,5 +186,5 @@ def _unscheduled(status: Manifest) -> Manifest:
     return condition if condition.get("status") == "False" else {}
 
 
-def _listed(annotations: Manifest, name: str) -> frozenset[str]:
-    return frozenset(filter(None, annotations.get(name, "").split(",")))
+def _listed(annotations: Manifest, name: str) -> tuple[str, ...]:
+    return tuple(filter(None, annotations.get(name, "").split(",")))

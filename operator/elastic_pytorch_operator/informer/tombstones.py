@@ -11,9 +11,6 @@ class Tombstones:
     most: int = MAX_TOMBSTONES
     _deleted_at: dict[str, float] = field(default_factory=dict)  # by UID, the oldest first
 
-    def __len__(self) -> int:
-        return len(self._deleted_at)
-
     def leave(self, uid: str, now: float) -> None:
         """An object is gone. One without a UID looks like others."""
         if uid:

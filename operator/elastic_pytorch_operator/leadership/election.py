@@ -18,9 +18,7 @@ from elastic_pytorch_operator.leadership.lease import (
     acquirable_at,
     acquire,
     acquired,
-    leads,
     leads_until,
-    may_acquire,
     read_lease,
     release,
     see,
@@ -59,11 +57,11 @@ class Elector:
     @property
     def leading(self) -> bool:
         """The clock decides, because this process may have been suspended."""
-        return leads(self._candidacy, self._clock())
+        return self._clock() < leads_until(self._candidacy)
 
     @property
     def holder(self) -> str:
-        return self._candidacy.seen.holder if self._candidacy.seen else ""
+        return self._candidacy.seen.holder
 
     async def acquire(self) -> None:
         while True:
@@ -141,7 +139,7 @@ class Elector:
             self._found = await self._cluster.get(LEASES, self._namespace, self._name)
             self._candidacy = see(self._candidacy, read_lease(self._found), self._clock())
         self._wrote_last = False
-        if may_acquire(self._candidacy, self._clock()):
+        if self._clock() >= acquirable_at(self._candidacy):
             await self._write()
 
     async def _write(self) -> None:
@@ -152,8 +150,7 @@ class Elector:
         self._candidacy = acquired(before, read_lease(self._found), sent_at, self._clock())
         self._wrote_last = True
         if (
-            before.seen
-            and before.seen.holder not in ("", before.identity)
+            before.seen.holder not in ("", before.identity)
             and before.changed_at > self._unanswered_at
         ):
             self.lost_leader = before.seen.holder

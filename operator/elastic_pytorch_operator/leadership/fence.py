@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from elastic_pytorch_operator.api.resources import LEASES, Resource
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
 # A verb that is in neither list cannot be used.
-WRITES: Final = frozenset({"create", "delete", "patch", "replace"})
-UNFENCED: Final = frozenset(
+WRITES = frozenset({"create", "delete", "patch", "replace"})
+UNFENCED = frozenset(
     {
         *("get", "get_token_keys", "list_all", "namespaces"),
         *("review_read", "review_token", "review_user"),

@@ -63,10 +63,13 @@ class Lease:
     transitions: int
 
 
+NOBODYS = Lease("", UNNAMED_SECONDS, "", "", 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Candidacy:
     identity: str
-    seen: Lease | None = None  # None: not looked at yet
+    seen: Lease = NOBODYS
     changed_at: float = 0.0  # when it was first seen so, by this replica's clock
     # When the replica sent its last renewal that succeeded; None: it does not lead.
     renewed_at: float | None = None
@@ -103,23 +106,15 @@ def see(candidacy: Candidacy, lease: Lease, now: float) -> Candidacy:
     )
 
 
-def leads(candidacy: Candidacy, now: float) -> bool:
-    return now < leads_until(candidacy)
-
-
 def leads_until(candidacy: Candidacy) -> float:
     if candidacy.renewed_at is None:
         return -math.inf
     return candidacy.renewed_at + candidacy.timing.renew_deadline_seconds
 
 
-def may_acquire(candidacy: Candidacy, now: float) -> bool:
-    return now >= acquirable_at(candidacy)
-
-
 def acquirable_at(candidacy: Candidacy) -> float:
     lease = candidacy.seen
-    if lease is None or not lease.holder or lease.holder == candidacy.identity:
+    if lease.holder in ("", candidacy.identity):
         return -math.inf
     return candidacy.changed_at + lease.seconds
 
@@ -127,15 +122,13 @@ def acquirable_at(candidacy: Candidacy) -> float:
 def acquire(candidacy: Candidacy, time: str) -> dict[str, Any]:
     """The spec to write; `time` has microseconds, so that other replicas see a change."""
     lease = candidacy.seen
-    mine = lease is not None and lease.holder == candidacy.identity
+    mine = lease.holder == candidacy.identity
     return {
         "holderIdentity": candidacy.identity,
         "leaseDurationSeconds": candidacy.timing.lease_seconds,
-        "acquireTime": (lease.acquired if lease is not None and mine else "") or time,
+        "acquireTime": (lease.acquired if mine else "") or time,
         "renewTime": time,
-        "leaseTransitions": 0
-        if lease is None
-        else min(lease.transitions + (not mine), MAX_TRANSITIONS),
+        "leaseTransitions": min(lease.transitions + (not mine), MAX_TRANSITIONS),
     }
 
 

@@ -12,9 +12,9 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
+def keep_away(spec: MutableManifest, nodes: Sequence[str]) -> None:
     """Terms are alternatives, so each of them excludes the nodes."""
-    unwanted = _not_among(nodes)
+    affinity, unwanted = spec.get("affinity") or {}, _not_among(nodes)
     node_affinity = affinity.get("nodeAffinity") or {}
     required = node_affinity.get(REQUIRED) or {}
     # An empty term matches nothing, and with these fields it would match all other nodes.
@@ -24,21 +24,21 @@ def keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifes
         else term
         for term in required.get("nodeSelectorTerms") or ()
     ] or [{"matchFields": unwanted}]
-    return {
+    spec["affinity"] = {
         **affinity,
         "nodeAffinity": {**node_affinity, REQUIRED: {**required, "nodeSelectorTerms": terms}},
     }
 
 
-def prefer_others(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
+def prefer_others(spec: MutableManifest, nodes: Sequence[str]) -> None:
     term = {"weight": WEIGHT, "preference": {"matchFields": _not_among(nodes)}}
-    return _with(affinity, "nodeAffinity", PREFERRED, term)
+    _add(spec, "nodeAffinity", PREFERRED, term)
 
 
-def prefer_alone(affinity: MutableManifest, job: Job) -> MutableManifest:
+def prefer_alone(spec: MutableManifest, job: Job) -> None:
     """Prefers nodes without another worker of the job, so that one loss does not take both."""
     term = _weighted(WEIGHT, _near(job, "kubernetes.io/hostname"))
-    return _with(affinity, "podAntiAffinity", PREFERRED, term)
+    _add(spec, "podAntiAffinity", PREFERRED, term)
 
 
 def place_in_unit(pod: MutableManifest, job: Job, index: int) -> None:
@@ -56,10 +56,8 @@ def place_in_unit(pod: MutableManifest, job: Job, index: int) -> None:
     when, term = (
         (REQUIRED, together) if topology.required else (PREFERRED, _weighted(WEIGHT, together))
     )
-    affinity = _with(pod["spec"].get("affinity") or {}, "podAffinity", when, term)
-    pod["spec"]["affinity"] = _with(
-        affinity, "podAntiAffinity", PREFERRED, _weighted(APART_WEIGHT, apart)
-    )
+    _add(pod["spec"], "podAffinity", when, term)
+    _add(pod["spec"], "podAntiAffinity", PREFERRED, _weighted(APART_WEIGHT, apart))
 
 
 def _near(job: Job, topology_key: str, *, unit: str = "") -> MutableManifest:
@@ -74,11 +72,10 @@ def _weighted(weight: int, term: MutableManifest) -> MutableManifest:
     return {"weight": weight, "podAffinityTerm": term}
 
 
-def _with(
-    affinity: MutableManifest, kind: str, when: str, term: MutableManifest
-) -> MutableManifest:
+def _add(spec: MutableManifest, kind: str, when: str, term: MutableManifest) -> None:
+    affinity = spec.get("affinity") or {}
     known = affinity.get(kind) or {}
-    return {**affinity, kind: {**known, when: [*(known.get(when) or []), term]}}
+    spec["affinity"] = {**affinity, kind: {**known, when: [*(known.get(when) or []), term]}}
 
 
 def _not_among(nodes: Sequence[str]) -> list[MutableManifest]:

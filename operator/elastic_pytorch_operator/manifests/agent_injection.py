@@ -13,8 +13,8 @@ COPY_FOLDER = "/agent"  # in the init container
 VOLUME_SIZE = "16Mi"  # the agent has less than one
 
 # Nearly every image has `python3`; some have neither `python` nor a shell.
-INSTALLED_COMMAND = ("python3", "-m", "elastic_pytorch.agent")
-INJECTED_COMMAND = ("python3", FOLDER)
+INSTALLED_COMMAND = ["python3", "-m", "elastic_pytorch.agent"]
+INJECTED_COMMAND = ["python3", FOLDER]
 
 PYTHONPATH = "PYTHONPATH"
 OWN_PYTHONPATH = "ELASTIC_PYTORCH_OWN_PYTHONPATH"
@@ -27,10 +27,6 @@ class AgentImage:
     name: str
     pull_policy: str = ""  # Always, IfNotPresent or Never; empty: Kubernetes' default for the name
     pull_secrets: tuple[str, ...] = ()  # names of Secrets in the job's namespace
-
-
-def agent_command(*, injected: bool) -> list[str]:
-    return list(INJECTED_COMMAND if injected else INSTALLED_COMMAND)
 
 
 def inject_agent(

@@ -70,11 +70,6 @@ KEEP_ALIVE_SECONDS, KEEP_ALIVE_ATTEMPTS = 2, 3
 READ_SECONDS = 60
 
 
-def store_host(job: Job, rendezvous: int) -> str:
-    """Each rendezvous has its own: no resolver answers with the address of an earlier store."""
-    return f"{_store_hostname(job, rendezvous)}.{job.key.name}"
-
-
 @building("Pod")
 def stock_worker_pod(job: Job, action: CreatePod, suffix: str) -> MutableManifest:
     """The image's own torchrun finds the rendezvous in its environment."""
@@ -149,6 +144,7 @@ def run_id(job: Job, rendezvous: int) -> str:
 
 
 def _store_hostname(job: Job, rendezvous: int) -> str:
+    """Each rendezvous has its own: no resolver answers with the address of an earlier store."""
     return f"{job.key.name}-store-{rendezvous}"
 
 
@@ -162,7 +158,7 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[MutableMan
         "read_timeout": READ_SECONDS,
         **({"is_host": 0} if c10d else {}),
     }
-    endpoint = f"{store_host(job, rendezvous)}:{job.store_port}" if c10d else job.endpoint
+    store = f"{_store_hostname(job, rendezvous)}.{job.key.name}:{job.store_port}"
     values = {
         "ELASTIC_PYTORCH_JOB": job.key.name,
         "ELASTIC_PYTORCH_JOB_UID": job.uid,
@@ -171,7 +167,7 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[MutableMan
         "PET_NPROC_PER_NODE": job.nproc_per_node,
         "PET_MAX_RESTARTS": str(job.max_failures),
         "PET_RDZV_BACKEND": job.backend,
-        "PET_RDZV_ENDPOINT": endpoint,
+        "PET_RDZV_ENDPOINT": store if c10d else job.endpoint,
         "PET_RDZV_ID": run_id(job, rendezvous),
         "PET_RDZV_CONF": ",".join(f"{key}={value}" for key, value in configuration.items()),
         # A shared agent's store would keep the address of a rank 0 that has gone.

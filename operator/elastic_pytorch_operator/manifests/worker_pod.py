@@ -15,8 +15,9 @@ from elastic_pytorch_operator.manifests.affinity import (
     prefer_others,
 )
 from elastic_pytorch_operator.manifests.agent_injection import (
+    INJECTED_COMMAND,
+    INSTALLED_COMMAND,
     AgentImage,
-    agent_command,
     inject_agent,
 )
 from elastic_pytorch_operator.model.actions import CreatePod
@@ -138,13 +139,13 @@ class AgentSettings:
 @building("Pod")
 def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -> MutableManifest:
     pod, container = pod_from_template(job, action, suffix)
+    annotations, spec = pod["metadata"]["annotations"], pod["spec"]
     if action.group_restarts:
-        pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(action.group_restarts)
-    spec = pod["spec"]
+        annotations[names.ANNOTATION_GROUP_RESTARTS] = str(action.group_restarts)
     image = agent.image if job.inject_agent else None
     own_command = bool(container.get("command"))
     if not own_command:
-        container["command"] = agent_command(injected=image is not None)
+        container["command"] = list(INJECTED_COMMAND if image else INSTALLED_COMMAND)
     # What scripts read as the most restarts is the job's own budget.
     restarts: MutableManifest = {"name": "PET_MAX_RESTARTS", "value": str(job.max_failures)}
     joining = _torchrun_environment(job) if own_command else [restarts]
@@ -157,13 +158,13 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     if image is not None:
         inject_agent(spec, container, image, own_command=own_command)
     if action.avoid:
-        spec["affinity"] = keep_away(spec.get("affinity") or {}, action.avoid)
-        pod["metadata"]["annotations"][names.ANNOTATION_AVOIDS] = ",".join(action.avoid)
+        keep_away(spec, action.avoid)
+        annotations[names.ANNOTATION_AVOIDS] = ",".join(action.avoid)
     if action.unwanted:
-        spec["affinity"] = prefer_others(spec.get("affinity") or {}, action.unwanted)
-        pod["metadata"]["annotations"][names.ANNOTATION_PREFERS_OTHERS] = ",".join(action.unwanted)
+        prefer_others(spec, action.unwanted)
+        annotations[names.ANNOTATION_PREFERS_OTHERS] = ",".join(action.unwanted)
     if action.apart:
-        spec["affinity"] = prefer_alone(spec.get("affinity") or {}, job)
+        prefer_alone(spec, job)
     if job.unit_replicas > 1:
         place_in_unit(pod, job, action.index)
     return pod

@@ -144,7 +144,8 @@ def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -
         for part in ("labels", "annotations"):
             _add(metadata, part, added.get(part) or {})
         _add(spec, "nodeSelector", added.get("nodeSelector") or {}, extra=grant.extra)
-        _tolerate(spec, added.get("tolerations") or ())
+        own = spec.get("tolerations") or ()
+        append(spec, "tolerations", *(t for t in added.get("tolerations") or () if t not in own))
 
 
 def _add(
@@ -162,8 +163,3 @@ def _add(
             )
     if fields:
         target[part] = {**known, **fields}
-
-
-def _tolerate(spec: MutableManifest, tolerations: Sequence[Manifest]) -> None:
-    known = spec.get("tolerations") or ()
-    append(spec, "tolerations", *(each for each in tolerations if each not in known))

@@ -4,31 +4,16 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-
-@dataclass(frozen=True, slots=True)
-class JobFigures:
-    namespace: str
-    name: str
-    wanted: int
-    ready: int
-    world_size: int
-    step: int | None
-    step_seconds: float | None
-    impaired: str = ""  # why it is Pending or Degraded; empty: it is neither
-    impaired_seconds: float = 0.0
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.spec.job import JobKey
 
 
 @dataclass(frozen=True, slots=True)
 class GaugeValues:
-    leading: bool = False  # else nothing of jobs is exported: a sum over replicas has it once
-    # By namespace and state; its keys are the namespaces that have jobs.
-    jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    # Of jobs that have not ended, by namespace and state.
-    workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    # For how long each Pending job has been so, in seconds, by namespace and reason.
-    waiting: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
-    stragglers: Mapping[str, int] = field(default_factory=dict)  # by namespace
-    figures: Sequence[JobFigures] = ()  # exported on request only
+    leading: bool = False
+    # With their manifests; only the leader has any: a sum over replicas has each job once.
+    jobs: Sequence[tuple[JobKey, Manifest]] = ()
+    time: str = ""  # RFC 3339
     agents: int = 0
     streams: int = 0
     queued: int = 0

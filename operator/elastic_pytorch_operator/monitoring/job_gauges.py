@@ -1,12 +1,26 @@
 """The gauges of jobs and their workers: by namespace, and of each job on request."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import Gauge
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues, JobFigures
-from elastic_pytorch_operator.monitoring.job_reasons import PENDING, WAIT_REASONS
+from elastic_pytorch_operator.api.conditions import find_condition, has_ended
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.times import seconds_between
+from elastic_pytorch_operator.model.known_workers import count_states
+from elastic_pytorch_operator.monitoring.job_reasons import (
+    PENDING,
+    WAIT_REASONS,
+    impairment,
+    state_of,
+    wait_reason,
+)
+from elastic_pytorch_operator.spec.job import JobKey
+
+logger = logging.getLogger(__name__)
 
 JOB_STATES = (
     *(PENDING, names.RUNNING, names.RESIZING, names.SUSPENDING),
@@ -16,7 +30,7 @@ WORKER_STATES = (
     *("Starting", "Preparing", "Ready", "Spare", "Running"),
     *("Saving", "Silent", "Leaving", "Succeeded", "Lost"),
 )
-# Of each job, by the attribute of JobFigures: a metric, and what it shows.
+# Of each job: a metric, and what it shows.
 FIGURES = {
     "wanted": ("elastic_pytorch_job_wanted_workers", "The job's spec.replicas."),
     "ready": ("elastic_pytorch_job_ready_workers", "The job's status.readyReplicas."),
@@ -70,28 +84,68 @@ class JobGauges:
             ("namespace", "job_name", "reason"),
         )
 
-    def render(self, gauges: GaugeValues) -> None:
+    def render(self, manifests: Iterable[tuple[JobKey, Manifest]], time: str) -> None:
         for gauge in (*vars(self).values(), *self._figures.values()):
             if isinstance(gauge, Gauge):
                 gauge.clear()
-        if not gauges.leading:
-            return
-        for (namespace, reason), seconds in gauges.waiting.items():
-            self._waiting.labels(namespace, reason).set(len(seconds))
-            self._longest_pending.labels(namespace, reason).set(max(seconds))
-        for namespace, jobs in gauges.jobs.items():
-            self._stragglers.labels(namespace).set(gauges.stragglers.get(namespace, 0))
-            workers = gauges.workers.get(namespace, {})
+        jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        waiting: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        stragglers: Counter[str] = Counter()
+        for key, manifest in manifests:
+            namespace = key.namespace
+            try:
+                status = manifest.get("status") or {}
+                state = state_of(status)
+                jobs[namespace][state] += 1
+                if state == PENDING:
+                    seconds = seconds_between(pending_since(manifest), time)
+                    waiting[namespace, wait_reason(status)].append(seconds)
+                if not has_ended(status):
+                    workers[namespace].update(count_states(status))
+                    stragglers[namespace] += len(status.get("stragglers") or ())
+                if self._per_job:
+                    self._render_job(key, manifest, time)
+            # One spoilt status must not take away the metrics of all.
+            except Exception:
+                logger.debug("cannot read a status", extra={"job": str(key)}, exc_info=True)
+        for place, pending in waiting.items():
+            self._waiting.labels(*place).set(len(pending))
+            self._longest_pending.labels(*place).set(max(pending))
+        for namespace in jobs:
+            self._stragglers.labels(namespace).set(stragglers[namespace])
             for state in JOB_STATES:
-                self._jobs.labels(namespace, state).set(jobs.get(state, 0))
+                self._jobs.labels(namespace, state).set(jobs[namespace][state])
             for state in WORKER_STATES:
-                self._workers.labels(namespace, state).set(workers.get(state, 0))
-        for job in gauges.figures if self._per_job else ():
-            self._render_job(job)
+                self._workers.labels(namespace, state).set(workers[namespace][state])
 
-    def _render_job(self, job: JobFigures) -> None:
-        for name, gauge in self._figures.items():
-            if (value := getattr(job, name)) is not None:
-                gauge.labels(job.namespace, job.name).set(value)
-        if job.impaired:
-            self._impaired.labels(job.namespace, job.name, job.impaired).set(job.impaired_seconds)
+    def _render_job(self, key: JobKey, manifest: Manifest, time: str) -> None:
+        spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
+        progress = status.get("progress") or {}
+        speed = float(progress.get("stepsPerSecond") or 0.0) if status.get("worldSize") else 0.0
+        figures = {
+            "wanted": spec.get("replicas") or 0,
+            "ready": status.get("readyReplicas") or 0,
+            "world_size": status.get("worldSize") or 0,
+            "step": progress.get("step"),
+            "step_seconds": 1.0 / speed if speed else None,
+        }
+        for name, value in figures.items():
+            if value is not None:
+                self._figures[name].labels(*key).set(value)
+        if reason := impairment(status):
+            since = find_condition(status, names.DEGRADED).get("lastTransitionTime") or ""
+            if state_of(status) == PENDING:
+                since = pending_since(manifest)
+            self._impaired.labels(*key, reason).set(seconds_between(since, time))
+
+
+def pending_since(manifest: Manifest) -> str:
+    """When a Pending job became due to train: RFC 3339, empty if it is not known."""
+    status = manifest.get("status") or {}
+    times = [manifest["metadata"].get("creationTimestamp") or ""]
+    for type_ in (names.RUNNING, names.SUSPENDED):
+        condition = find_condition(status, type_)
+        if condition.get("status") == "False":
+            times.append(condition.get("lastTransitionTime") or "")
+    return max(times)

@@ -18,7 +18,6 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics import disable_created_metrics
 
 from elastic_pytorch_operator import __version__
@@ -32,14 +31,9 @@ from elastic_pytorch_operator.planning.memory import Memory, Plan
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTROLLER = "elasticpytorchjob"
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 NO_ANSWER = "<error>"  # client-go's word instead of a status code
 
-# Values of labels, whose series begin at 0 with the process.
-RECONCILE_RESULTS = ("success", "error", "requeue_after")
-REVIEW_RESULTS = ("signature", "valid", "invalid", "error")
 OBJECT_KINDS = (names.KIND, "Pod", "Node", kueue.WORKLOAD)
-REFUSAL_REASONS = ("files", "rate", "address", "total", "crowd", "timeout")
 
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 # For which the counts of a namespace without jobs are exported.
@@ -72,31 +66,32 @@ class Metrics:
         self._define_operator()
         self._begin_at_zero()
         self._info.labels(__version__).set(1)
-        self._leader.labels(names.OPERATOR).set(0)
 
     def _define_queue(self) -> None:
         name = ("name",)
         self._queue_depth = self._gauge(
             "workqueue_depth", "Jobs that wait for a reconcile, due or scheduled.", name
         )
-        self._queue_adds = self._counter(
-            "workqueue_adds_total", "Jobs put into the queue.", name
-        ).labels(CONTROLLER)
-        self._queue_retries = self._counter(
+        adds = self._counter("workqueue_adds_total", "Jobs put into the queue.", name)
+        self.queued = adds.labels(CONTROLLER).inc
+        retries = self._counter(
             "workqueue_retries_total", "Jobs put back after a failed reconcile.", name
-        ).labels(CONTROLLER)
-        self._queue_wait = self._histogram(
+        )
+        self.retried = retries.labels(CONTROLLER).inc
+        wait = self._histogram(
             "workqueue_queue_duration_seconds",
             "Time from when a job was due until its reconcile began.",
             name,
             WORK_BUCKETS,
-        ).labels(CONTROLLER)
-        self._queue_work = self._histogram(
+        )
+        self.taken = wait.labels(CONTROLLER).observe
+        work = self._histogram(
             "workqueue_work_duration_seconds",
             "Time from the start to the end of work on a job.",
             name,
             WORK_BUCKETS,
-        ).labels(CONTROLLER)
+        )
+        self.worked = work.labels(CONTROLLER).observe
         self._queue_longest = self._gauge(
             "workqueue_longest_running_processor_seconds",
             "Age of the oldest running reconcile, or of a write that it has requested.",
@@ -109,11 +104,12 @@ class Metrics:
             "Reconciles by result: success, error, or requeue_after (scheduled again).",
             ("controller", "result"),
         )
-        self._reconcile_errors = self._counter(
+        errors = self._counter(
             "controller_runtime_reconcile_errors_total",
             "Reconciles and writes that failed and are retried.",
             ("controller",),
-        ).labels(CONTROLLER)
+        )
+        self.write_failed = errors.labels(CONTROLLER).inc
         self._reconcile_seconds = self._histogram(
             "controller_runtime_reconcile_time_seconds",
             "Duration of reconciles.",
@@ -192,11 +188,11 @@ class Metrics:
         )
 
     def _begin_at_zero(self) -> None:
-        for result in RECONCILE_RESULTS:
+        for result in ("success", "error", "requeue_after"):
             self._reconciles.labels(CONTROLLER, result)
-        for result in REVIEW_RESULTS:
+        for result in ("signature", "valid", "invalid", "error"):
             self._token_reviews.labels(result)
-        for refusal in REFUSAL_REASONS:
+        for refusal in ("files", "rate", "address", "total", "crowd", "timeout"):
             self._refused_connections.labels(refusal)
 
     def render(self, gauges: GaugeValues) -> bytes:
@@ -216,8 +212,8 @@ class Metrics:
             self._certificate.labels(names.OPERATOR).set(gauges.certificate_ends_at)
         self._ready.set(gauges.ready)
         self._memory_limit.set(gauges.memory_limit_bytes)
-        self._job_gauges.render(gauges)
-        self._keep_namespaces(gauges.jobs if gauges.leading else ())
+        self._job_gauges.render(gauges.jobs, gauges.time)
+        self._keep_namespaces({key.namespace for key, _ in gauges.jobs})
         return generate_latest(self._registry)
 
     def _keep_namespaces(self, present: Iterable[str]) -> None:
@@ -239,26 +235,11 @@ class Metrics:
                     counter.labels(*labels)
             self._namespaces[namespace] = now
 
-    def queued(self) -> None:
-        self._queue_adds.inc()
-
-    def retried(self) -> None:
-        self._queue_retries.inc()
-
-    def taken(self, seconds: float) -> None:
-        self._queue_wait.observe(seconds)
-
-    def worked(self, seconds: float) -> None:
-        self._queue_work.observe(seconds)
-
     def reconciled(self, result: str, seconds: float) -> None:
         self._reconciles.labels(CONTROLLER, result).inc()
         self._reconcile_seconds.observe(seconds)
         if result == "error":
-            self._reconcile_errors.inc()
-
-    def write_failed(self) -> None:
-        self._reconcile_errors.inc()
+            self.write_failed()
 
     def requested(self, method: str, code: int) -> None:
         self._requests.labels(str(code) if code else NO_ANSWER, method).inc()

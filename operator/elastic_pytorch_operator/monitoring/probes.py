@@ -7,9 +7,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiohttp import web
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from elastic_pytorch_operator.http.connections import ConnectionLimits
-from elastic_pytorch_operator.monitoring.metrics import CONTENT_TYPE
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Probes:
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         text = memoryview(await self._text())
-        answer = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
+        answer = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE_LATEST})
         answer.content_length = len(text)
         await answer.prepare(request)
         # In pieces, so that no slow client has a copy of the rest.

@@ -103,8 +103,13 @@ class ScrapeAccess:
     def _begin_review(self, token: str, digest: bytes) -> None:
         def end(review: asyncio.Task[Access]) -> None:
             del self._reviews[digest]
-            if not review.cancelled() and not review.exception():
-                self._note(digest, review.result())
+            if review.cancelled() or review.exception():
+                return
+            if (access := review.result()) is Access.ALLOWED:
+                self._allowed[digest] = self._clock()
+            else:
+                self._allowed.pop(digest, None)
+                self._refused[digest] = (access, self._clock() + REFUSED_SECONDS)
 
         review = asyncio.create_task(self._review(token))
         self._reviews[digest] = review
@@ -117,11 +122,3 @@ class ScrapeAccess:
                 return Access.UNKNOWN
             allowed = await self._cluster.review_read(user, PATH)
             return Access.ALLOWED if allowed else Access.FORBIDDEN
-
-    def _note(self, digest: bytes, access: Access) -> None:
-        now = self._clock()
-        if access is Access.ALLOWED:
-            self._allowed[digest] = now
-        else:
-            self._allowed.pop(digest, None)
-            self._refused[digest] = (access, now + REFUSED_SECONDS)

@@ -10,6 +10,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,15 +34,13 @@ from elastic_pytorch_operator.leadership.leader_endpoint import (
     node_of,
     take_endpoint,
 )
-from elastic_pytorch_operator.leadership.lease import LeaseTiming
-from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes, Scrapes, failed_checks
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
-from elastic_pytorch_operator.runtime.gauges import begin_to_read
+from elastic_pytorch_operator.runtime.gauges import read_gauges
 from elastic_pytorch_operator.runtime.secure_metrics import serve_metrics
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
@@ -75,7 +74,7 @@ class Replica:
     """Its monotonic seconds are those of the event loop.
 
     Args:
-        clock: of the election; goes on while this machine is suspended.
+        clock: of the election.
         election: its thread and its cluster; None: those of the replica.
     """
 
@@ -85,12 +84,10 @@ class Replica:
         settings: ReplicaSettings,
         watch: Watch,
         *,
-        agent_image: AgentImage | None = None,
         metrics: Metrics | None = None,
         answering_since: Callable[[], float | None] = lambda: 0.0,
         time_of_day: TimeOfDay | None = None,
         clock: Callable[[], float] = boot_seconds,
-        timing: LeaseTiming | None = None,
         election: tuple[ElectionThread, Cluster] | None = None,
         listen: Listen = listening,
     ) -> None:
@@ -110,7 +107,7 @@ class Replica:
                 settings.name,
                 settings.pod,
                 clock,
-                timing,
+                settings.timing,
                 lambda: thread is None or thread.may_renew,
             )
             if settings.namespace
@@ -135,7 +132,7 @@ class Replica:
             self._cache,
             self._registry,
             self._queue,
-            AgentSettings(settings.operator_url, agent_image),
+            AgentSettings(settings.operator_url, settings.agent_image),
             self._clock,
             metrics=self._metrics,
             leading=self._may_act,
@@ -310,7 +307,7 @@ class Replica:
         )
 
     def _begin_to_render(self) -> Callable[[], bytes]:
-        read = begin_to_read(
+        gauges = read_gauges(
             self._cache,
             self._registry,
             self._queue,
@@ -320,7 +317,7 @@ class Replica:
             longest_work_seconds=self._controller.longest_work_seconds,
             certificate_ends_at=self._shown.ends_at if self._shown else None,
         )
-        return lambda: self._metrics.render(read())
+        return partial(self._metrics.render, gauges)
 
 
 async def _run_here(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -13,8 +13,6 @@ from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
 from elastic_pytorch_operator.http.server import raise_limit
 from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
 from elastic_pytorch_operator.leadership.election_thread import ElectionThread
-from elastic_pytorch_operator.leadership.lease import LeaseTiming
-from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.runtime.replica import Replica, run_replicas
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
@@ -29,19 +27,13 @@ YOUNG_SEARCHES = 10  # to one of the middle generation
 MIDDLE_SEARCHES = 10  # to one of all objects, if a quarter has been added since the last
 
 
-async def run_operator(
-    settings: ReplicaSettings,
-    agent_image: AgentImage | None,
-    timing: LeaseTiming,
-    *,
-    metrics_per_job: bool = False,
-) -> None:
+async def run_operator(settings: ReplicaSettings) -> None:
     """Runs until SIGTERM or SIGINT; with any exception, the process is to be started again."""
     allow_deep_json()
     raise_limit()
     collect_rarely()
     sys.setswitchinterval(GIVE_WAY_SECONDS)
-    metrics = Metrics(per_job=metrics_per_job)
+    metrics = Metrics(per_job=settings.metrics_per_job)
     cluster = await KubernetesCluster.connect(metrics.requested, settings.watched)
     stop = asyncio.Event()
     _stop_upon_signals(asyncio.get_running_loop(), stop)
@@ -53,11 +45,9 @@ async def run_operator(
             cluster,
             settings,
             partial(watch_cluster, namespaces=settings.watched, workloads=settings.kueue),
-            agent_image=agent_image,
             metrics=metrics,
             answering_since=lambda: cluster.answering_since,
             time_of_day=time_of_day,
-            timing=timing,
             election=(thread, lease_cluster),
         )
 

@@ -1,10 +1,12 @@
 """The settings of one replica of the operator."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
+from elastic_pytorch_operator.leadership.lease import LeaseTiming
+from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.reconcile.write_slots import MAX_WRITES
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
@@ -27,6 +29,9 @@ class ReplicaSettings:
     metrics_port: int = 0  # over TLS, for clients that may read the metrics; 0: none
     existing_secret: str = ""  # which others keep; empty: it makes its own certificate
     max_writes: int = MAX_WRITES
+    agent_image: AgentImage | None = None
+    timing: LeaseTiming = field(default_factory=LeaseTiming)
+    metrics_per_job: bool = False
 
     @property
     def server_name(self) -> str:

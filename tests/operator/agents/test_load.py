@@ -81,7 +81,7 @@ def test_connection_that_waits_long_to_be_let_in_is_not_heard(clock: Clock) -> N
 
 def test_agent_that_was_told_to_come_again_is_not_heard(clock: Clock) -> None:
     hearing = Hearing(clock)
-    hearing.turn_away(clock.now)
+    hearing.turn_away()
     assert hearing.lets_in_since(clock.now + 1) == clock.now
 
 

@@ -2,6 +2,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat
 from elastic_pytorch_operator.agents.stream_lines import (
     LINE_BYTES,
     LINE_SECONDS,
@@ -9,7 +10,6 @@ from elastic_pytorch_operator.agents.stream_lines import (
     MAX_LINE_BYTES,
     PAUSE_SECONDS,
     HeldBytes,
-    LineTooLongError,
     StreamLines,
 )
 
@@ -71,7 +71,7 @@ async def test_lines_are_put_together_from_pieces(pieces: list[bytes], lines: li
     },
 )
 async def test_line_may_not_be_too_long(pieces: list[bytes]) -> None:
-    with pytest.raises(LineTooLongError):
+    with pytest.raises(MalformedHeartbeat, match="too long"):
         await read(lines_of(*pieces)[0])
 
 
@@ -114,7 +114,7 @@ async def test_line_that_has_begun_must_end_soon_and_one_that_has_not_may_wait()
     lines = StreamLines(half, lambda _: 0.0, HeldBytes())
     await lines.next()
     began = asyncio.get_running_loop().time()
-    with pytest.raises(LineTooLongError):
+    with pytest.raises(MalformedHeartbeat, match="too long"):
         await lines.next()
     assert asyncio.get_running_loop().time() - began == pytest.approx(LINE_SECONDS)
 
@@ -126,7 +126,7 @@ async def test_half_lines_of_a_namespace_take_no_more_than_it_may_have() -> None
     await asyncio.sleep(1)
     assert held.count == MAX_HELD_BYTES
     assert (
-        sum(isinstance(task.exception(), LineTooLongError) for task in waiting if task.done())
+        sum(isinstance(task.exception(), MalformedHeartbeat) for task in waiting if task.done())
         == streams // 2
     )
     whole: Any = OpenBody(b"a\n")

@@ -72,7 +72,7 @@ async def served() -> AsyncIterator[Served]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     configuration = client.Configuration(host=f"http://127.0.0.1:{runner.addresses[0][1]}")
-    cluster = KubernetesCluster.over(configuration, Metrics().requested)
+    cluster = KubernetesCluster(configuration, Metrics().requested)
     yield server, cluster
     await cluster.close()
     await runner.cleanup()
@@ -195,7 +195,7 @@ async def test_proxy_of_the_environment_is_used(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     configuration = client.Configuration(host=host)
-    await KubernetesCluster.over(configuration, Metrics().requested).close()
+    await KubernetesCluster(configuration, Metrics().requested).close()
     assert configuration.proxy == proxy
 
 

@@ -65,7 +65,7 @@ READY, DRAINED = ("Ready", "True"), ("DisruptionTarget", "True")
     },
 )
 def test_pod(change: dict[str, Any], read: tuple[tuple[str, str], ...], alike: bool) -> None:
-    assert pods_alike(a_pod(0), replace(a_pod(0), **change), read) is alike
+    assert pods_alike(a_pod(0), replace(a_pod(0), **change), set(read)) is alike
 
 
 def test_job() -> None:

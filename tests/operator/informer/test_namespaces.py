@@ -33,9 +33,7 @@ async def test_only_the_namespaces_that_are_looked_after_are_listed(
     namespaces: tuple[str, ...],
 ) -> None:
     async with api_server() as (server, url):
-        cluster = KubernetesCluster(
-            client.ApiClient(client.Configuration(host=url)), Metrics().requested, namespaces
-        )
+        cluster = KubernetesCluster(client.Configuration(host=url), Metrics().requested, namespaces)
         try:
             found = await list_cluster(cluster, kueue=False)
         finally:

@@ -22,7 +22,7 @@ def entry(index: int, job: str = "lm", **fields: str) -> Entry[PodView]:
 
 def put(index: PodIndex, *entries: Entry[PodView]) -> PodIndex:
     for found in entries:
-        index.put(("default", found.view.name), found)
+        index["default", found.view.name] = found
     return index
 
 
@@ -34,7 +34,7 @@ def test_tuple_stays_the_same_until_a_pod_of_the_job_changes() -> None:
     put(index, entry(1, node="node-2"))
     assert [pod.node for pod in index.workers_of(owner("lm"))] == ["node-0", "node-2"]
     index.mark_ended_before_takeover()
-    index.drop(("default", "lm-0"))
+    del index["default", "lm-0"]
     assert [pod.index for pod in index.workers_of(owner("lm"))] == [1]
 
 
@@ -58,13 +58,13 @@ def test_answers_are_those_of_a_scan(changes: list[tuple[bool, tuple[int, str, s
     for gone, (number, node, job) in changes:
         place = ("default", f"p{number}")
         if gone:
-            index.drop(place)
-            known.pop(place, None)
+            if known.pop(place, None):
+                del index[place]
         else:
             known[place] = Entry(
                 a_pod(number, name=f"p{number}", node=node, address=node), owner(job), 1, 1.0
             )
-            index.put(place, known[place])
+            index[place] = known[place]
         for job_ in ("a", "b"):
             mine = [found.view for found in known.values() if found.owner == owner(job_)]
             assert list(index.workers_of(owner(job_))) == sorted(mine, key=lambda pod: pod.index)

@@ -35,9 +35,9 @@ def test_tombstones_go_after_a_while_and_are_bounded() -> None:
         number for number in range(9) if not tombstones.admit(f"{number}", 9.0, listed=False)
     ] == [6, 7, 8]
     tombstones.expire(8.0 + TOMBSTONE_SECONDS)
-    assert len(tombstones) == 1
+    assert len(tombstones._deleted_at) == 1
     tombstones.expire(8.5 + TOMBSTONE_SECONDS)
-    assert len(tombstones) == 0
+    assert len(tombstones._deleted_at) == 0
 
 
 def test_object_without_a_uid_leaves_none() -> None:

@@ -2,6 +2,7 @@ import inspect
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
@@ -12,9 +13,10 @@ from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.interruption import PHASES, Interruption
 from elastic_pytorch_operator.planning.rounds import next_round
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.spec.job import JobKey
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.operator.builders import a_round
+from tests.operator.builders import a_manifest, a_round
 
 NOON = "2026-01-01T12:00:00Z"
 LEADING = GaugeValues(leading=True)
@@ -28,6 +30,10 @@ def read(metrics: Metrics, gauges: GaugeValues = LEADING) -> dict[str, float]:
     labels = [",".join(f"{k}={v}" for k, v in sorted(s.labels.items())) for s in samples]
     values = [sample.value for sample in samples]
     return {f"{n}{{{of}}}": v for n, of, v in zip(names, labels, values, strict=True)}
+
+
+def a_pending_job(namespace: str) -> tuple[JobKey, dict[str, Any]]:
+    return JobKey(namespace, "lm"), a_manifest(namespace=namespace)
 
 
 def test_names_are_prometheus_own() -> None:
@@ -86,7 +92,7 @@ def test_set_up_before_a_first_round_counts_as_its_phase() -> None:
 
 
 def test_counts_begin_at_zero_for_prometheus_takes_no_note_of_a_first_value() -> None:
-    metrics, gauges = Metrics(), GaugeValues(leading=True, jobs={"team": {"Pending": 1}})
+    metrics, gauges = Metrics(), GaugeValues(leading=True, jobs=[a_pending_job("team")])
     found = read(metrics, gauges)
     for reason in ROUND_REASONS:
         assert found[f"rounds_declared_total{{namespace=team,reason={reason}}}"] == 0
@@ -134,7 +140,7 @@ async def test_queue_and_requests_are_counted() -> None:
 
 def test_namespaces_may_begin_while_another_thread_renders() -> None:
     metrics = Metrics()
-    gauges = GaugeValues(leading=True, jobs={f"team-{n}": {"Running": 1} for n in range(200)})
+    gauges = GaugeValues(leading=True, jobs=[a_pending_job(f"team-{n}") for n in range(200)])
     with ThreadPoolExecutor() as pool:
         renderings = [pool.submit(metrics.render, gauges) for _ in range(4)]
         for number in range(300):

@@ -9,7 +9,7 @@ from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.monitoring.probes import FRESH_SECONDS, Scrapes
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
-from elastic_pytorch_operator.runtime.gauges import begin_to_read
+from elastic_pytorch_operator.runtime.gauges import read_gauges
 
 from tests.operator.builders import a_manifest
 from tests.operator.event_loop_time import MAX_TURN_CALLS, calls_in_the_best_try, longest_turn
@@ -93,8 +93,8 @@ async def test_no_turn_of_the_event_loop_is_long_while_a_thousand_namespaces_are
     cache.replace_all(jobs, [], [], 1.0)
 
     def begin() -> Callable[[], bytes]:
-        read = begin_to_read(cache, registry, WorkQueue(), leading=True, now=1.0, time=TIME)
-        return lambda: metrics.render(read())
+        gauges = read_gauges(cache, registry, WorkQueue(), leading=True, now=1.0, time=TIME)
+        return partial(metrics.render, gauges)
 
     async def in_a_scrape() -> float:
         scrape = asyncio.create_task(Scrapes(begin).text())

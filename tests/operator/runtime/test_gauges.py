@@ -10,10 +10,11 @@ from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
+from elastic_pytorch_operator.monitoring.job_gauges import pending_since
 from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, Metrics
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
-from elastic_pytorch_operator.runtime.gauges import begin_to_read, pending_since
+from elastic_pytorch_operator.runtime.gauges import read_gauges
 from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest, a_round
@@ -23,9 +24,9 @@ from tests.operator.monitoring.test_metrics import NOON, condition, read
 def gauges_of(
     cache: Cache, queue: WorkQueue[JobKey] | None = None, *, leading: bool = True
 ) -> GaugeValues:
-    return begin_to_read(
+    return read_gauges(
         cache, AgentRegistry(), queue or WorkQueue(), leading=leading, now=0.0, time=NOON
-    )()
+    )
 
 
 def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
@@ -74,7 +75,7 @@ def test_agents_are_counted_that_still_speak() -> None:
             ),
         )
     found = read(
-        metrics, begin_to_read(Cache(), registry, WorkQueue(), leading=True, now=200.0, time=NOON)()
+        metrics, read_gauges(Cache(), registry, WorkQueue(), leading=True, now=200.0, time=NOON)
     )
     assert found["agents_connected{}"] == 1
 

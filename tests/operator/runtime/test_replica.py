@@ -120,7 +120,8 @@ class World:
             await self.cluster.create(PODS, pod)
         endpoint = Endpoint(name, f"uid-{name}", "10.0.0.1", 8443, f"node-of-{name}")
         settings = ReplicaSettings(
-            "http://operator", "127.0.0.1", free_port(), free_port(), SYSTEM, name, endpoint
+            *("http://operator", "127.0.0.1", free_port(), free_port(), SYSTEM, name, endpoint),
+            timing=timing or LeaseTiming(),
         )
         ahead = [0.0]
         line = Line(self.cluster)
@@ -128,9 +129,7 @@ class World:
 
         def begin() -> Replica:
             clock = lambda: time.monotonic() + ahead[0]  # noqa: E731
-            made.append(
-                Replica(line.cluster, settings, self._watch, clock=clock, timing=timing, **options)
-            )
+            made.append(Replica(line.cluster, settings, self._watch, clock=clock, **options))
             return made[-1]
 
         stop = asyncio.Event()
