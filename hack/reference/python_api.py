@@ -76,7 +76,7 @@ INTERNAL = {
         *("trains", "has_micro_batches", "has_own_order", "counted_samples", "finished"),
         *("micro_batches_per_epoch", "state_dict", "load_state_dict"),
     },
-    "ElasticStream": {"begin", "take", "end_epoch", "worker_seed"},
+    "ElasticStream": {"begin", "end_epoch", "worker_seed"},
     "ElasticTrainerMixin": {
         *("get_train_dataloader", "set_initial_training_values", "get_batch_samples"),
         *("prediction_step", "train", "training_step"),

@@ -37,17 +37,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ElasticSampler": "elastic_pytorch.training.sampler",
-    "ElasticStream": "elastic_pytorch.training.streams.stream",
-    "PerRank": "elastic_pytorch.state.values.per_rank",
-    "State": "elastic_pytorch.state.state",
-    "Trained": "elastic_pytorch.state.values.trained",
-    "in_process": "elastic_pytorch.group.in_process",
-    "load": "elastic_pytorch.state.read_checkpoint",
-    "scale_learning_rate": "elastic_pytorch.training.learning_rate",
-    "epochs": "elastic_pytorch.training.training_loop",
-    "steps": "elastic_pytorch.training.training_loop",
-    "unit_mesh": "elastic_pytorch.training.unit_mesh",
+    "ElasticSampler": "training.sampler",
+    "ElasticStream": "training.streams.stream",
+    "PerRank": "state.values.per_rank",
+    "State": "state.state",
+    "Trained": "state.values.trained",
+    "in_process": "group.in_process",
+    "load": "state.read_checkpoint",
+    "scale_learning_rate": "training.learning_rate",
+    "epochs": "training.training_loop",
+    "steps": "training.training_loop",
+    "unit_mesh": "training.unit_mesh",
 }
 
 
@@ -55,5 +55,5 @@ def __getattr__(name: str) -> Any:
     if name == "lightning":  # which this package does not depend on
         return importlib.import_module(f"{__name__}.{name}")
     if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -146,7 +146,7 @@ def test_garbage_is_refused_and_nothing_leaks(
     other.keep_memory("bad", fd)
     other.flush("bad", str(tmp_path), 1)
     assert not other.drain(WAIT_SECONDS)
-    assert "not a snapshot" in other.trouble()
+    assert "not a snapshot" in other.trouble("bad")
     os.close(fd)
     assert other.fetch("bad") is not None
     assert server.drain(WAIT_SECONDS)
@@ -207,8 +207,8 @@ def test_what_was_asked_for_before_death_is_written(server: PodServer, tmp_path:
 def test_when_it_ends_its_workers_know(server: PodServer) -> None:
     link = PodClient.connect()
     server.close()
-    until(link.trouble)
-    assert link.trouble() == "the local server is gone: no checkpoints are written"
+    until(lambda: link.trouble("x"))
+    assert link.trouble("x") == "the local server is gone: no checkpoints are written"
     assert not Path(server.path).parent.exists()
 
 

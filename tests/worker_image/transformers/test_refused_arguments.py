@@ -2,7 +2,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from elastic_pytorch.transformers.refused_arguments import REFUSED, check_arguments
+from elastic_pytorch.transformers.refused_arguments import check_arguments
 
 
 @dataclass
@@ -60,7 +60,3 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
     with pytest.raises(ValueError, match="enable_jit_checkpoint=True") as refused:
         check_arguments(Arguments(enable_jit_checkpoint=True, gradient_accumulation_steps=2))
     assert "gradient_accumulation_steps=2" in str(refused.value)
-
-
-def test_each_argument_is_named_once() -> None:
-    assert len({each.name for each in REFUSED}) == len(REFUSED)

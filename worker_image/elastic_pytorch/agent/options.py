@@ -118,15 +118,13 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def unknown_variables(known: Collection[str]) -> list[str]:
-    problems = []
-    for name in NEWER:
-        if name not in known and f"PET_{name.upper()}" in os.environ:
-            problems.append(
-                f"PET_{name.upper()} is set, but torch {torch.__version__} has no option "
-                f"--{name.replace('_', '-')}: remove it from the container's env, "
-                "or use an image with a newer torch"
-            )
-    return problems
+    return [
+        f"PET_{name.upper()} is set, but torch {torch.__version__} has no option "
+        f"--{name.replace('_', '-')}: remove it from the container's env, "
+        "or use an image with a newer torch"
+        for name in NEWER
+        if name not in known and f"PET_{name.upper()}" in os.environ
+    ]
 
 
 def worker_arguments(options: Any) -> tuple[str, ...]:

@@ -13,8 +13,6 @@ from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.processes.worker_processes import WorkerProcesses
 
-TIMED_OUT = "PreparationTimeout"
-
 
 class PreparationError(Exception):
     pass
@@ -57,7 +55,7 @@ class Preparation:
                 f"({self._limit_seconds:g}). A script that waits for another worker before it "
                 "reads RANK or calls init_process_group waits without end; its stack is in the log"
             )
-            return self._failure_of(late[0], 1, TIMED_OUT, message)
+            return self._failure_of(late[0], 1, "PreparationTimeout", message)
         return None
 
     def _failure_of(self, local_rank: int, exit_code: int, exception: str, message: str) -> Failure:

@@ -119,14 +119,10 @@ def _prepare_seconds(settings: Settings, options: Any) -> float | None:
     if settings.prepare_seconds is None:
         return None
     if not options.warm:
-        logger.warning(
-            "spec.prepare is for scripts that this agent starts itself: "
-            "this program starts when its group exists"
-        )
-        return None
-    if not os.environ.get(LOCAL_SOCKET):
-        logger.warning(
-            "spec.prepare needs the pod's local server: this script starts when its group exists"
-        )
-        return None
-    return settings.prepare_seconds
+        why = "is for scripts that this agent starts itself"
+    elif not os.environ.get(LOCAL_SOCKET):
+        why = "needs the pod's local server"
+    else:
+        return settings.prepare_seconds
+    logger.warning("spec.prepare %s: this program starts when its group exists", why)
+    return None

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FrameType
 
 from elastic_pytorch.log import logger
@@ -24,7 +24,12 @@ class Signals:
     def __init__(self, names: str, on_first: Callable[[], None]) -> None:
         self.received: signal.Signals | None = None
         self.at = 0.0  # by `time.monotonic()`
-        self._numbers = list(_numbers(names.split(",")))
+        found = (getattr(signal, name.strip(), None) for name in names.split(","))
+        self._numbers = [
+            each
+            for each in found
+            if isinstance(each, signal.Signals) and each not in (signal.SIGKILL, signal.SIGSTOP)
+        ]
         self._on_first = on_first
 
     def install(self) -> None:
@@ -42,13 +47,6 @@ class Signals:
 def end_at_once(number: int, _frame: FrameType | None) -> None:
     """The handler while there is nothing to stop or to report."""
     os._exit(128 + number)
-
-
-def _numbers(names: Iterable[str]) -> Iterable[signal.Signals]:
-    for name in names:
-        number = getattr(signal, name.strip(), None)
-        if isinstance(number, signal.Signals) and number not in (signal.SIGKILL, signal.SIGSTOP):
-            yield number
 
 
 def wait_for_disk(

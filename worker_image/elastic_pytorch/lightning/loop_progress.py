@@ -16,15 +16,9 @@ class LoopProgress:
         self._trainer = trainer
 
     def state_dict(self) -> dict[str, Any]:
-        loop = self._trainer.fit_loop.epoch_loop
         return {
-            "optimizer_steps": (
-                loop.automatic_optimization.optim_progress.optimizer.step.total.completed
-            ),
-            "manual_optimizer_steps": loop.manual_optimization.optim_step_progress.total.completed,
-            "scheduler_steps": loop.scheduler_progress.total.completed,
-            "batches": loop.batch_progress.total.completed,
-            "logged_steps": loop._batches_that_stepped,
+            **{name: tracker.completed for name, tracker in self._totals().items()},
+            "logged_steps": self._trainer.fit_loop.epoch_loop._batches_that_stepped,
             "should_stop": bool(self._trainer.should_stop),
             "metrics": {
                 name: float(value) for name, value in self._trainer.callback_metrics.items()
@@ -32,17 +26,9 @@ class LoopProgress:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        loop = self._trainer.fit_loop.epoch_loop
-        set_count(
-            loop.automatic_optimization.optim_progress.optimizer.step.total,
-            state["optimizer_steps"],
-        )
-        set_count(
-            loop.manual_optimization.optim_step_progress.total, state["manual_optimizer_steps"]
-        )
-        set_count(loop.scheduler_progress.total, state["scheduler_steps"])
-        set_count(loop.batch_progress.total, state["batches"])
-        loop._batches_that_stepped = state["logged_steps"]
+        for name, tracker in self._totals().items():
+            set_count(tracker, state[name])
+        self._trainer.fit_loop.epoch_loop._batches_that_stepped = state["logged_steps"]
         self._trainer.should_stop = state["should_stop"]
         # Callbacks and schedules may read metrics before the next ones are logged.
         device = self._trainer.strategy.root_device
@@ -50,6 +36,15 @@ class LoopProgress:
             name: torch.tensor(value, device=device) for name, value in state["metrics"].items()
         }
         self._trainer.callback_metrics.update(metrics)
+
+    def _totals(self) -> dict[str, Any]:
+        loop = self._trainer.fit_loop.epoch_loop
+        return {
+            "optimizer_steps": loop.automatic_optimization.optim_progress.optimizer.step.total,
+            "manual_optimizer_steps": loop.manual_optimization.optim_step_progress.total,
+            "scheduler_steps": loop.scheduler_progress.total,
+            "batches": loop.batch_progress.total,
+        }
 
     def go_to_epoch(self, epoch: int) -> None:
         set_count(self._trainer.fit_loop.epoch_progress.total, epoch)

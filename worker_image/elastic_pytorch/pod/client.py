@@ -138,10 +138,10 @@ class PodClient:
         self._receive()
         return self._flushes[name].version
 
-    def trouble(self, name: str | None = None) -> str:
-        """Why the last flush of this state, or of any state, has failed; empty: it has not."""
+    def trouble(self, name: str) -> str:
+        """Why the last flush of this state has failed; empty: it has not."""
         self._receive()
-        return self._trouble or next((each.trouble for each in self._of(name) if each.trouble), "")
+        return self._trouble or self._flushes[name].trouble
 
     def failed_flushes(self, name: str) -> int:
         self._receive()

@@ -23,19 +23,16 @@ def find_places(workers: Iterable[int]) -> dict[int, StackSite]:
     workers = list(workers)
     places = {worker: _without_stack(worker) for worker in workers}
     asked = {worker: found for worker in workers if (found := _memory_of(worker)) is not None}
-    before = {worker: os.fstat(memory).st_size for worker, (_, memory) in asked.items()}
-    for pid, _memory in asked.values():
+    for pid, *_ in asked.values():
         for _ in range(2):  # a second stack shows that the first one is complete
             with contextlib.suppress(OSError):  # it has just ended
                 signal_main_thread(pid, STACK_SIGNAL)
     until = time.monotonic() + WAIT_SECONDS
     while asked:
         late = time.monotonic() >= until
-        for worker, (pid, memory) in list(asked.items()):
-            written = os.pread(
-                memory, os.fstat(memory).st_size - before[worker], before[worker]
-            ).decode(errors="replace")
-            stacks = written.split(STACK_HEAD)
+        for worker, (pid, memory, before) in list(asked.items()):
+            written = os.pread(memory, os.fstat(memory).st_size - before, before)
+            stacks = written.decode(errors="replace").split(STACK_HEAD)
             if len(stacks) > 2:
                 places[worker] = place_of(stacks[1].partition(ANSWER_HEAD)[0], _kernel_wait(pid))
             elif late:
@@ -48,12 +45,13 @@ def find_places(workers: Iterable[int]) -> dict[int, StackSite]:
     return places
 
 
-def _memory_of(worker: int) -> tuple[int, int] | None:
-    """The process that answers for a worker, and its opened memory file."""
+def _memory_of(worker: int) -> tuple[int, int, int] | None:
+    """The process that answers for a worker, its opened memory file, and the bytes in it."""
     for pid in answering(worker, STACK_SIGNAL):
         with contextlib.suppress(OSError):
             if path := memory_path(pid):
-                return pid, os.open(path, os.O_RDONLY)
+                memory = os.open(path, os.O_RDONLY)
+                return pid, memory, os.fstat(memory).st_size
     return None
 
 

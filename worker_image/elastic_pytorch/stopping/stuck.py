@@ -71,7 +71,7 @@ class MainThread:
             waits = self.slept and cpu_seconds <= WAITING_SHARE * seconds
             return seconds >= max(patience_seconds, WAITING_SECONDS if waits else COMPUTING_SECONDS)
         return seconds >= max(patience_seconds, COMPUTING_SECONDS) and (
-            not self._in_handler() or waits_for_peers(self.last.stack)
+            not self._in_handler() or _COLLECTIVES in self.last.stack.partition("\n")[0]
         )
 
     def _same_call(self, seen: Observation) -> bool:
@@ -96,7 +96,3 @@ class MainThread:
         return bool(self.handler) and any(
             f.startswith(f"{file}, line ") and f.endswith(f" in {function}") for f in frames
         )
-
-
-def waits_for_peers(stack: str) -> bool:
-    return _COLLECTIVES in next(iter(stack.splitlines()), "")

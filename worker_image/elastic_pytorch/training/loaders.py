@@ -13,10 +13,8 @@ INNER_SAMPLERS = ("batch_sampler", "sampler", "_sampler")
 
 
 def stream_of(loader: Any) -> ElasticStream | None:
-    inner = loader
-    while inner is not None and not isinstance(inner, StreamLoader):
-        inner = None if hasattr(inner, "batch_sampler") else _first(inner, INNER_LOADERS)
-    return None if inner is None else inner.stream
+    inner = _unwrapped(loader)
+    return inner.stream if isinstance(inner, StreamLoader) else None
 
 
 def sampler_of(loader: Any) -> ElasticSampler:
@@ -24,19 +22,17 @@ def sampler_of(loader: Any) -> ElasticSampler:
 
     Raises a TypeError if there is none, and a RuntimeError if a wrapper changes the batches.
     """
-    if stream_of(loader) is not None:
+    inner = _unwrapped(loader)
+    if isinstance(inner, StreamLoader):
         raise TypeError(
             "a StreamLoader is for elastic.steps, or for a loop of your own: here, "
             "give a DataLoader with an ElasticSampler"
         )
-    inner = loader
-    while not hasattr(inner, "batch_sampler"):
-        inner = _first(inner, INNER_LOADERS)
-        if inner is None:
-            raise TypeError(
-                "steps needs a DataLoader(dataset, batch_sampler=ElasticSampler(...)), "
-                f"or a StreamLoader(ElasticStream(...)), not a {type(loader).__name__}"
-            )
+    if inner is None:
+        raise TypeError(
+            "steps needs a DataLoader(dataset, batch_sampler=ElasticSampler(...)), "
+            f"or a StreamLoader(ElasticStream(...)), not a {type(loader).__name__}"
+        )
     sampler = behind = inner.batch_sampler
     while not isinstance(behind, ElasticSampler):
         behind = _first(behind, INNER_SAMPLERS)
@@ -59,6 +55,15 @@ def sampler_of(loader: Any) -> ElasticSampler:
             "the loader is made with in_order=False: a batch then meets the weight of another one"
         )
     return sampler
+
+
+def _unwrapped(loader: Any) -> Any:
+    """The DataLoader or StreamLoader behind wrappers; None: there is none."""
+    while not (
+        loader is None or isinstance(loader, StreamLoader) or hasattr(loader, "batch_sampler")
+    ):
+        loader = _first(loader, INNER_LOADERS)
+    return loader
 
 
 def _first(wrapper: Any, names: tuple[str, ...]) -> Any:

@@ -82,7 +82,7 @@ class Groups:
 
     def exchange(self, place: tuple[int, int]) -> Exchange:
         """Returns the exchange of the current group. Collective."""
-        if not (dist.is_available() and dist.is_initialized()):
+        if not dist.is_initialized():
             return Exchange(RankGroup().gather, lambda own: [own], place)
         if not self._has_group:
             self._has_group, self._group = True, cpu_group()

@@ -112,7 +112,7 @@ class _Epoch:
         for number in range(len(step.parts)):
             self.left.iteration.give(self.stream._loads)
             if number == 0:
-                self.stream.take(step)
+                self.stream._taken.append(step)
             yield parts[number - idle] if number >= idle else self.idle_batch()
 
     def steps(self) -> Iterator[tuple[TakenStep, list[Any]]]:

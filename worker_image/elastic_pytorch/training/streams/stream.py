@@ -224,9 +224,6 @@ class ElasticStream(Epochs):
             iteration=self._iteration,
         )
 
-    def take(self, step: TakenStep) -> None:
-        self._taken.append(step)
-
     def worker_seed(self, number: int, rank: int) -> int:
         """Returns the seed of a deal's workers, one for ranks with the same samples."""
         return mixed(self._seed, self.epoch, self.samples, number, rank)
