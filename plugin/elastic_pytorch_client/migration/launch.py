@@ -298,7 +298,15 @@ def _read_shell(words: Sequence[str], *, plain: bool = True) -> Launch:
         first, *others = words[place + 1 :]
         text = text.replace('"$@"', shlex.join(others)).replace('"$0"', shlex.quote(first))
         return _read_shell([*words[:place], text], plain=plain)
-    taken = shell_text.take_options(text)
+    try:
+        taken = shell_text.take_options(text)
+    except UnknownOption as error:
+        shown = shorten(str(error), LONGEST_SHOWN, placeholder=" …")
+        text = (
+            f"calls torchrun in a way that is not known: write {shown} out, as one command with "
+            "all of its options"
+        )
+        raise UnknownLaunch(text) from error
     if taken is not None:
         alone = shell_text.plain_words(taken.text) if needless and not taken.counted else None
         if alone is not None:
@@ -317,9 +325,6 @@ def _read_shell(words: Sequence[str], *, plain: bool = True) -> Launch:
             )
         kept = (*words[:place], taken.text, *words[place + 1 :])
         return Launch(kept, (), "torchrun", taken.options, tuple(remarks), taken.counted)
-    if shell_text.TORCHRUN.search(text):
-        text = "calls torchrun in a way that is not known: write it as one command of its own"
-        raise UnknownLaunch(text)
     if found := SHELL_LAUNCHERS.search(text):
         raise UnknownLaunch(OTHER_LAUNCHERS[found[1]])
     if shell_text.PYTHON.search(text):
