@@ -29,34 +29,27 @@ IN_THE_SPEC = {
     "nnodes": "spec.replicas, minReplicas and maxReplicas",
     "max-restarts": "spec.failurePolicy.maxFailures",
 }
+# Launchers that form a group of their own, with what is to know of each.
 OTHER_LAUNCHERS = {
-    "accelerate": (
-        "`accelerate launch` forms its own group and cannot join the operator's. Write the script "
-        "into `args`: Accelerate reads the variables that torchrun sets. Its options go into "
-        "ACCELERATE_ variables, or into the arguments of Accelerator()"
-    ),
-    "deepspeed": (
-        "the `deepspeed` launcher connects to other nodes with SSH. Write the script into `args`: "
-        "deepspeed.init_distributed() reads the variables that torchrun sets"
-    ),
-    "composer": (
-        "Composer's launcher forms its own group and cannot join the operator's. Write the script "
-        "into `args`: Composer reads the variables that torchrun sets"
-    ),
-    "trl": (
-        "`trl` starts Accelerate's launcher. Write a script with its trainer into `args`: it reads "
-        "the variables that torchrun sets"
-    ),
+    name: (
+        f"`{name}` starts the processes itself and cannot join the operator's group. Write the "
+        f"script into `args`: it reads the variables that torchrun sets{more}"
+    )
+    for name, more in {
+        "accelerate": (
+            ". Options of Accelerate go into ACCELERATE_ variables, or into the arguments of "
+            "Accelerator()"
+        ),
+        "deepspeed": "",
+        "composer": "",
+        "trl": ". For `trl`, that is a script with its trainer",
+        "mpirun": ", if it can use the gloo or nccl backend",
+        "horovodrun": ", if it uses torch.distributed in the place of Horovod",
+    }.items()
+} | {
     "tune": (
         "`tune run` calls torchrun by itself. Write that in its place, with the path of the "
         "recipe: `torchrun RECIPE.py --config …`"
-    ),
-    "mpirun": (
-        "mpirun starts its own processes. Write the script into `args` if it can use the gloo or "
-        "nccl backend"
-    ),
-    "horovodrun": (
-        "horovodrun starts its own processes, and Horovod does not use torch.distributed"
     ),
 }
 SHELL_LAUNCHERS = re.compile(

@@ -32,8 +32,6 @@ LAUNCHER = re.compile(
 )
 OWN_LAUNCHER = re.compile(rf"(?:[\w./-]*/)?(?:{'|'.join({*OTHER_LAUNCHERS} - {'mpirun'})})\s")
 SHELL_SCRIPT = re.compile(r"[\w./-]+\.sh\b")
-# As the agent sets the variable anyway.
-TO_ITSELF = re.compile(r"""(?<!\S)(\w+)=("?)\$\{?\1\}?\2\s+""")
 # They set nothing up that a pod would miss.
 QUIET = {
     *("[", "[[", ":", "clear", "date", "echo", "exit", "hostname", "ls", "nvidia-smi", "popd"),
@@ -238,7 +236,7 @@ def _start(command: Command, part: str) -> Start | None:
         # there, the outer shell takes a backslash away, which shlex leaves
         quoted = re.match(r"\S+\s+\S+\s+\"", text)
         text = re.sub(r"\\([$`])", r"\1", words[2]) if quoted else words[2]
-    return Start(command.line, TO_ITSELF.sub("", text), by_srun, before, command.nested)
+    return Start(command.line, text, by_srun, before, command.nested)
 
 
 def _program_of_srun(part: str) -> int:

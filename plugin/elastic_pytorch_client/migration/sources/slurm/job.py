@@ -18,7 +18,6 @@ from elastic_pytorch_client.migration.sources.slurm.allocation import (
     seconds_of,
 )
 from elastic_pytorch_client.migration.sources.slurm.commands import (
-    ASSIGNMENT,
     VARIABLE,
     Start,
     Surroundings,
@@ -65,6 +64,7 @@ TIME = (
     "which it waits for workers counts, too"
 )
 NO_COUNTERPART = "it has no counterpart"
+SET_BY_ENV = re.compile(r"\benv .*")
 IMAGE = re.compile(r"--container-image[= ](\S+)")
 IN_A_REGISTRY = re.compile(r"\w[\w./:@#-]*\Z")  # others are files
 TASKS = re.compile(r"--ntasks-per-node[= ](\d+)")
@@ -138,7 +138,9 @@ def _pods(
     remarks: Remarks,
 ) -> TrainingPods:
     path, image = f"line {start.line}", _image(start, options, remarks)
-    environment = around.environment | _set_by_env(start.before)
+    if set_by_env := SET_BY_ENV.search(start.before):
+        raise CannotMigrate(path, f"{set_by_env[0].strip()}: export the variables before srun")
+    environment = dict(around.environment)
     if environment.pop(DEVICES, None) is not None:
         remarks.add(DEVICES, "is dropped: a pod sees the GPUs of its resources.limits")
     if unknown := sorted({*around.unknown} - SET_BY_AGENT - set(environment)):
@@ -181,12 +183,6 @@ def _pods(
             "them",
         )
     return pods
-
-
-def _set_by_env(before: str) -> dict[str, str]:
-    """The variables that `srun env NAME=VALUE …` sets."""
-    _, _, words = before.partition(" env ")
-    return {name: value.strip("'\"") for name, _, value in ASSIGNMENT.findall(words)}
 
 
 def _image(start: Start, options: Mapping[str, str], remarks: Remarks) -> str:
