@@ -14,13 +14,11 @@ from elastic_pytorch_client.reading.nodes import requests_of
 
 Manifest = dict[str, Any]
 
-NAMED = "is dropped: the operator names the workers' hosts `JOB-worker-N`"
+NAMED = "the operator names the workers' hosts `JOB-worker-N`"
 DROPPED = {
     "hostname": NAMED,
     "subdomain": NAMED,
-    "activeDeadlineSeconds": (
-        "is dropped: it limits each pod; spec.activeDeadlineSeconds limits the job"
-    ),
+    "activeDeadlineSeconds": ("it limits each pod; spec.activeDeadlineSeconds limits the job"),
 }
 OLD_PORTS = {"pytorchjob-port"}
 ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
@@ -52,10 +50,10 @@ def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> 
     labels = given.get("labels") or {}
     for label in [label for label in labels if label.startswith((*OLD_LABELS, f"{names.GROUP}/"))]:
         del labels[label]
-        remarks.add(f"{path}.metadata.labels[{label}]", "is dropped: it is an operator's own label")
+        remarks.drop(f"{path}.metadata.labels[{label}]", "it is an operator's own label")
     metadata = set_fields({"labels": labels, "annotations": given.get("annotations")})
     spec = copy.deepcopy(dict(template.get("spec") or {}))
-    remarks.add_set(f"{path}.spec", spec, DROPPED)
+    remarks.drop_set(f"{path}.spec", spec, DROPPED)
     for field in ("restartPolicy", *DROPPED):
         spec.pop(field, None)
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")

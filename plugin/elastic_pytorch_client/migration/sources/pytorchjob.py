@@ -28,7 +28,6 @@ API_GROUP, KIND = "kubeflow.org", "PyTorchJob"
 REPLICAS = "spec.pytorchReplicaSpecs"
 METRICS = "spec.elasticPolicy.metrics"
 CONTAINER = "pytorch"
-OWN_CONTROLLER = "kubeflow.org/training-operator"
 DEFAULT_RESTART_POLICY = "OnFailure"
 DEFAULT_PROCESSES = "auto"
 DEFAULT_CLEAN_POD_POLICY = "None"  # here it is Running
@@ -71,7 +70,7 @@ def migrate_pytorchjob(
         )
     run_policy = dict(part(spec, "runPolicy"))
     run_policy["cleanPodPolicy"] = run_policy.get("cleanPodPolicy") or DEFAULT_CLEAN_POD_POLICY
-    fields = run_fields("spec.runPolicy", run_policy, OWN_CONTROLLER, metadata, remarks)
+    fields = run_fields("spec.runPolicy", run_policy, metadata, remarks)
     _scheduling(part(run_policy, "schedulingPolicy"), pods.template["spec"], sizes, remarks)
     job = make_job(metadata, pods, sizes, processes, fields, {"failurePolicy": policy})
     return [job, *_autoscaler(part(spec, "elasticPolicy").get("metrics"), job, remarks)]
@@ -126,10 +125,10 @@ def _rendezvous(elastic: Mapping[str, Any], remarks: Remarks) -> None:
             f"{', '.join(fields)} {verb} dropped: the operator tells the workers where to meet",
         )
     text = (
-        "is dropped. For last_call_timeout, set spec.resizePolicy.settleSeconds. A job below "
+        "for last_call_timeout, set spec.resizePolicy.settleSeconds. A job below "
         "its minimum waits, it does not time out"
     )
-    remarks.add_set("spec.elasticPolicy", elastic, {"rdzvConf": text})
+    remarks.drop_set("spec.elasticPolicy", elastic, {"rdzvConf": text})
 
 
 def _processes(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> Manifest:
@@ -165,20 +164,18 @@ def _scheduling(
             "becomes the pods' priorityClassName; there it was the PodGroup's",
         )
     texts = {
-        "queue": f"is dropped. For a queue of Kueue, set the label {QUEUE_LABEL}",
+        "queue": f"for a queue of Kueue, set the label {QUEUE_LABEL}",
         "minAvailable": (
-            "is dropped. With spec.scheduling.gangScheduler, the PodGroup has the size of the "
+            "with spec.scheduling.gangScheduler, the PodGroup has the size of the "
             f"least group that trains ({sizes.get('minReplicas', sizes['replicas'])})"
         ),
-        "minResources": (
-            "is dropped: spec.scheduling.gangScheduler computes it from the template's requests"
-        ),
+        "minResources": ("spec.scheduling.gangScheduler computes it from the template's requests"),
         "scheduleTimeoutSeconds": (
-            "is dropped. spec.scheduling.scheduleTimeoutSeconds makes a job give its places "
+            "spec.scheduling.scheduleTimeoutSeconds makes a job give its places "
             "back, with any scheduler"
         ),
     }
-    remarks.add_set(path, policy, texts)
+    remarks.drop_set(path, policy, texts)
 
 
 def _autoscaler(metrics: object, job: Manifest, remarks: Remarks) -> list[Manifest]:
@@ -190,10 +187,9 @@ def _autoscaler(metrics: object, job: Manifest, remarks: Remarks) -> list[Manife
         remarks.add(METRICS, text)
         return []
     if "name" not in metadata:
-        remarks.add(
+        remarks.drop(
             METRICS,
-            "is dropped: a HorizontalPodAutoscaler needs the job's name, and generateName sets "
-            "it later",
+            "a HorizontalPodAutoscaler needs the job's name, and generateName sets it later",
         )
         return []
     remarks.add(

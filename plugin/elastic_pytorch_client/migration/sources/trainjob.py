@@ -28,31 +28,18 @@ from elastic_pytorch_client.migration.template import requested
 Manifest = dict[str, Any]
 
 API_GROUP, KIND = "trainer.kubeflow.org", "TrainJob"
-OWN_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 PATH, REFERENCE = "spec.trainer", "spec.runtimeRef"
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 TRAINER_JOB = TRAINER_CONTAINER = "node"
 # Kubeflow's torch-distributed, without the image, which differs with its release.
+TORCH_NODE: Manifest = {
+    "metadata": {"labels": {ANCESTOR: "trainer"}},
+    "spec": {"template": {"spec": {"containers": [{"name": TRAINER_CONTAINER}]}}},
+}
+TORCH_JOBS: Manifest = {"replicatedJobs": [{"name": TRAINER_JOB, "template": TORCH_NODE}]}
 TORCH_DISTRIBUTED: Manifest = {
-    "spec": {
-        "mlPolicy": {"numNodes": 1, "torch": {}},
-        "template": {
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": TRAINER_JOB,
-                        "template": {
-                            "metadata": {"labels": {ANCESTOR: "trainer"}},
-                            "spec": {
-                                "template": {"spec": {"containers": [{"name": TRAINER_CONTAINER}]}}
-                            },
-                        },
-                    }
-                ]
-            }
-        },
-    }
+    "spec": {"mlPolicy": {"torch": {}}, "template": {"spec": TORCH_JOBS}}
 }
 # Lists and mappings that a patch completes; it replaces others.
 MERGED_BY = {"env": "name", "volumeMounts": "mountPath"} | dict.fromkeys(
@@ -100,7 +87,7 @@ def migrate_trainjob(
     policy = part(runtime, "mlPolicy")
     number = trainer.get("numProcPerNode") or part(policy, "torch").get("numProcPerNode") or "auto"
     processes = _processes(str(number), container, pods, remarks)
-    fields = run_fields("spec", spec, OWN_CONTROLLER, metadata, remarks)
+    fields = run_fields("spec", spec, metadata, remarks)
     limits = {"backoffLimit": of_node.get("backoffLimit"), "maxFailures": pods.max_restarts}
     claims = claims_of_policies(REFERENCE, part(runtime, "template", "spec"))
     shared = shared_claims(claims, pods, remarks)

@@ -103,7 +103,7 @@ def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Ma
         *(["container-mounts"] if "--container-mounts" in start.before else []),
     ]:
         if option not in READ | WITHOUT_REMARK:
-            remarks.add(f"--{option}", f"is dropped: {DROPPED.get(option, NO_COUNTERPART)}")
+            remarks.drop(f"--{option}", DROPPED.get(option, NO_COUNTERPART))
     return [job]
 
 
@@ -142,7 +142,7 @@ def _pods(
         raise CannotMigrate(path, f"{set_by_env[0].strip()}: export the variables before srun")
     environment = dict(around.environment)
     if environment.pop(DEVICES, None) is not None:
-        remarks.add(DEVICES, "is dropped: a pod sees the GPUs of its resources.limits")
+        remarks.drop(DEVICES, "a pod sees the GPUs of its resources.limits")
     if unknown := sorted({*around.unknown} - SET_BY_AGENT - set(environment)):
         remarks.add(
             path,
