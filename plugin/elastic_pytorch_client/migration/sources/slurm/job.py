@@ -9,7 +9,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.migration import shell_text
 from elastic_pytorch_client.migration.job_metadata import LONGEST_NAME, set_fields
 from elastic_pytorch_client.migration.job_size import group_size
-from elastic_pytorch_client.migration.launch import PYTHON, Launch
+from elastic_pytorch_client.migration.launch import PYTHON
 from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT, listed
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.slurm.allocation import (
@@ -143,12 +143,6 @@ def _pods(
     environment = dict(around.environment)
     if environment.pop(DEVICES, None) is not None:
         remarks.drop(DEVICES, "a pod sees the GPUs of its resources.limits")
-    if unknown := sorted({*around.unknown} - SET_BY_AGENT - set(environment)):
-        remarks.add(
-            path,
-            f"{', '.join(unknown)}: set in the container's env, for only the batch script knows "
-            "the values",
-        )
     if needed := _needed_without_value(start.text):
         has = "has" if len(needed) == 1 else "have"
         text = (
@@ -174,7 +168,16 @@ def _pods(
         if remark.path != f"{path}.env":  # that the group's are set is no news here
             remarks.add(path, remark.text)
     launch = pods.launch
-    _say_variables(path, launch, environment, remarks)
+    read = {
+        found["name"] or found["plain"]
+        for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))
+    }
+    read -= SET_BY_AGENT - {"NODE_RANK"} | {"GROUP_RANK", "local_rank"} | ALWAYS_SET
+    if unknown := sorted(({*around.unknown} - SET_BY_AGENT | read) - set(environment)):
+        remarks.add(
+            path,
+            f"{', '.join(unknown)}: set in the container's env, for the batch script does not run",
+        )
     used = " ".join((*launch.command, *launch.args, *environment.values(), folder))
     if folders := sorted(set(FOLDERS.findall(used))):
         remarks.add(
@@ -231,21 +234,6 @@ def _started(text: str) -> list[str]:
         if words and PYTHON.match(PurePosixPath(words[0]).name):
             found += [word for word in words[1:] if not word.startswith("-") or word == "-c"][:1]
     return found
-
-
-def _say_variables(
-    path: str, launch: Launch, environment: Mapping[str, str], remarks: Remarks
-) -> None:
-    used = {
-        found["name"] or found["plain"]
-        for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))
-    }
-    of_processes = SET_BY_AGENT - {"NODE_RANK"} | {"GROUP_RANK", "local_rank"}
-    if unknown := sorted(used - set(environment) - of_processes - ALWAYS_SET):
-        remarks.add(
-            path,
-            f"{', '.join(unknown)}: set in the container's env, for the batch script does not run",
-        )
 
 
 def _processes(
