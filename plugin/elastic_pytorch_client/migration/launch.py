@@ -59,13 +59,12 @@ SHELL_LAUNCHERS = re.compile(
 )
 # The agent takes these programs' place as the container's first process.
 INITS = {"dumb-init", "tini", "catatonit", "env"}
-# Others that start a program, with the word that must follow, if any.
-ENVIRONMENTS = dict.fromkeys(
-    ("uv", "poetry", "pipenv", "pdm", "pixi", "conda", "mamba", "micromamba"), "run"
-)
-OTHERS = dict.fromkeys(
-    ("numactl", "taskset", "nice", "ionice", "stdbuf", "timeout", "nohup"), ""
-) | {"nsys": "profile"}
+# Each has a Python of its own.
+ENVIRONMENTS = {"uv", "poetry", "pipenv", "pdm", "pixi", "conda", "mamba", "micromamba"}
+WRAPPERS = {
+    *(*INITS, *ENVIRONMENTS),
+    *("numactl", "taskset", "nice", "ionice", "stdbuf", "timeout", "nohup", "nsys"),
+}
 WRAPPERS_WITH_VALUE = {
     *("-n", "--name", "-p", "--prefix", "--python", "--with", "--project"),
     *("--package", "--group", "--extra", "-o", "--output"),
@@ -184,13 +183,10 @@ def _read_words(words: Sequence[str]) -> Launch:
 
 def _wrapped_program(words: Sequence[str]) -> int:
     """The index of the program that a wrapper starts; 0: there is no known one."""
-    program = PurePosixPath(words[0]).name
-    wanted = "" if program in INITS else (ENVIRONMENTS | OTHERS).get(program)
-    if wanted is None or (wanted and wanted not in words[1:]):
+    if PurePosixPath(words[0]).name not in WRAPPERS:
         return 0
-    wrappers = {*INITS, *ENVIRONMENTS, *OTHERS}
     for place, word in enumerate(words[1:], 1):
-        starts = _starts_something(word) or PurePosixPath(word).name in wrappers
+        starts = _starts_something(word) or PurePosixPath(word).name in WRAPPERS
         if starts and words[place - 1] not in WRAPPERS_WITH_VALUE:
             return place
     return 0
@@ -255,7 +251,7 @@ def _read_wrapped(words: Sequence[str], place: int) -> Launch:
     if launch.command:
         return replace(launch, command=(*wrapper, *launch.command))
     remarks = launch.remarks
-    if PurePosixPath(wrapper[0]).name in ENVIRONMENTS:  # which have a Python of their own
+    if PurePosixPath(wrapper[0]).name in ENVIRONMENTS:
         other = f"not with that of {wrapper[0]}: it needs torch there"
         remarks = (*remarks, f"the agent itself runs with the image's `python3`, {other}")
     return Launch((), ("--no-python", *words), launch.by, remarks=remarks)

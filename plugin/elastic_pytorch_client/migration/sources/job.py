@@ -35,8 +35,9 @@ DROPPED = {
     "podReplacementPolicy": "the operator replaces a worker once its pod is ending",
 }
 PASSED = (
-    "is passed on as it is: nothing says that it trains (torchrun, MASTER_ADDR, or a Python "
-    "script that is named after training). If it does, write torchrun before its script"
+    "is passed on as it is: nothing says that it trains (torchrun, MASTER_ADDR, Volcano's plugin "
+    "pytorch, or a Python script that is named after training). If it does, write torchrun before "
+    "its script"
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from elastic_pytorch_client.migration.job_metadata import migrate_metadata, run_fields
 from elastic_pytorch_client.migration.remarks import Remarks
 from elastic_pytorch_client.migration.sources.job import (
+    PASSED,
     job_trains,
     leave_out_others,
     policy_of,
@@ -39,11 +40,7 @@ def migrate_jobset(
     jobs = spec.get("replicatedJobs") or ()
     training = [job for job in jobs if job_trains(part(job, "template", "spec"), entrypoint)]
     if not training:
-        remarks.add(
-            REPLICATED,
-            "is passed on as it is: no job in it starts torchrun, has MASTER_ADDR, or runs a "
-            "script named after training",
-        )
+        remarks.add(REPLICATED, PASSED)
         return [manifest]
     leave_out_others(REPLICATED, jobs, training, remarks)
     [job] = training

@@ -13,7 +13,7 @@ from elastic_pytorch_client.migration.job_metadata import (
 )
 from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.remarks import Remarks
-from elastic_pytorch_client.migration.sources.job import job_trains, leave_out_others
+from elastic_pytorch_client.migration.sources.job import PASSED, job_trains, leave_out_others
 from elastic_pytorch_client.migration.sources.replica_templates import read_replicas
 from elastic_pytorch_client.migration.sources.training_pods import (
     Claim,
@@ -42,11 +42,7 @@ QUEUE = (
     "this name, or remove the label"
 )
 # Other plugins get a remark.
-PLUGINS = ("pytorch", "svc", "env", "ssh")
-PASSED = (
-    "is passed on as it is: there is no plugin pytorch, and no task starts torchrun, has "
-    "MASTER_ADDR, or runs a training script"
-)
+PLUGINS = ("pytorch", "svc", "env")
 POLICIES = (
     "a lost pod is replaced and a failed process restarted, and the job is complete "
     "when all its workers have succeeded. See spec.failurePolicy"
@@ -173,12 +169,7 @@ def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> 
         pod.setdefault("schedulerName", scheduler)
     for plugin in spec.get("plugins") or ():
         if plugin not in PLUGINS:
-            remarks.drop(f"spec.plugins.{plugin}", "the operator has no such plugin")
-        elif plugin == "ssh":
-            remarks.drop(
-                "spec.plugins.ssh",
-                "workers need no SSH, for the agent starts the processes in each pod",
-            )
+            remarks.drop(f"spec.plugins.{plugin}", "the agent starts the processes without it")
     lost = dict.fromkeys(
         ("minSuccess", "networkTopology", "runningEstimate"), "it has no counterpart"
     )
