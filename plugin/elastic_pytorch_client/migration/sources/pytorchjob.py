@@ -110,25 +110,19 @@ def _sizes(
 
 
 def _rendezvous(elastic: Mapping[str, Any], remarks: Remarks) -> None:
-    fields = [
-        field for field in ("rdzvPort", "rdzvHost", "rdzvId") if elastic.get(field) is not None
-    ]
     if elastic.get("rdzvBackend") in ("etcd", "etcd-v2"):
-        remarks.add(
+        remarks.drop(
             "spec.elasticPolicy.rdzvBackend",
-            "etcd is not needed: the operator decides who is in the group",
+            "the operator, and not etcd, decides who is in the group",
         )
-    if fields:
-        verb = "is" if len(fields) == 1 else "are"
-        remarks.add(
-            "spec.elasticPolicy",
-            f"{', '.join(fields)} {verb} dropped: the operator tells the workers where to meet",
-        )
-    text = (
-        "for last_call_timeout, set spec.resizePolicy.settleSeconds. A job below "
-        "its minimum waits, it does not time out"
+    reasons = dict.fromkeys(
+        ("rdzvPort", "rdzvHost", "rdzvId"), "the operator tells the workers where to meet"
     )
-    remarks.drop_set("spec.elasticPolicy", elastic, {"rdzvConf": text})
+    reasons["rdzvConf"] = (
+        "for last_call_timeout, set spec.resizePolicy.settleSeconds. A job below its minimum "
+        "waits, it does not time out"
+    )
+    remarks.drop_set("spec.elasticPolicy", elastic, reasons)
 
 
 def _processes(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> Manifest:
@@ -182,15 +176,8 @@ def _autoscaler(metrics: object, job: Manifest, remarks: Remarks) -> list[Manife
     spec, metadata = job["spec"], job["metadata"]
     if not metrics:
         return []
-    if "minReplicas" not in spec:
-        text = "are dropped: the job has a fixed size, which no autoscaler can change"
-        remarks.add(METRICS, text)
-        return []
-    if "name" not in metadata:
-        remarks.drop(
-            METRICS,
-            "a HorizontalPodAutoscaler needs the job's name, and generateName sets it later",
-        )
+    if "minReplicas" not in spec or "name" not in metadata:
+        remarks.drop(METRICS, "an autoscaler needs a job with a name, and of no fixed size")
         return []
     remarks.add(
         METRICS,

@@ -214,7 +214,11 @@ def _find_trainer(spec: Mapping[str, Any], remarks: Remarks) -> Mapping[str, Any
 
 def _apply_patches(spec: Mapping[str, Any], job: str, template: Manifest, remarks: Remarks) -> None:
     """Applies a TrainJob's patches to a pod template, in the form of each Trainer release."""
-    for path, patch in _patches(spec, job, remarks):
+    for path, targets, patch in _patches(spec, remarks):
+        if job not in targets:
+            named = ", ".join(map(str, targets))
+            remarks.add(path, f"the patch of {named} is dropped, as that job is")
+            continue
         for field, value in part(patch, "metadata").items():
             if field in COMPLETED:
                 _patch_field(template.setdefault("metadata", {}), field, value)
@@ -232,8 +236,9 @@ def _patch_container(container: Manifest, patch: Mapping[str, Any]) -> None:
 
 
 def _patches(
-    spec: Mapping[str, Any], job: str, remarks: Remarks
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    spec: Mapping[str, Any], remarks: Remarks
+) -> Iterator[tuple[str, list[object], Mapping[str, Any]]]:
+    """Each patch of a pod template, with the names of its jobs."""
     for place, patch in enumerate(spec.get("runtimePatches") or ()):  # Trainer 2.2 and newer
         runtime = part(patch, "trainingRuntimeSpec", "template", "spec")
         for replicated in runtime.get("replicatedJobs") or ():
@@ -245,20 +250,12 @@ def _patches(
                     "metadata of the Job is dropped: there is none. The pods' metadata go into "
                     "spec.template",
                 )
-            if replicated.get("name") == job:
-                yield path, part(of_job, "spec", "template")
-            else:
-                remarks.add(
-                    path, f"the patch of {replicated.get('name')} is dropped, as that job is"
-                )
+            yield path, [replicated.get("name")], part(of_job, "spec", "template")
     for field in ("podTemplateOverrides", "podSpecOverrides"):  # 2.1, 2.0
         for place, override in enumerate(spec.get(field) or ()):
             path, own = f"spec.{field}[{place}]", {**override}
             targets = [target.get("name") for target in own.pop("targetJobs", None) or ()]
-            if job in targets:
-                yield path, own if field == "podTemplateOverrides" else {"spec": own}
-            else:
-                remarks.add(path, f"is dropped, as {', '.join(map(str, targets))} is")
+            yield path, targets, own if field == "podTemplateOverrides" else {"spec": own}
 
 
 def _patch_containers(
