@@ -74,11 +74,16 @@ def run_fields(
 
 
 def gang_scheduling(
-    path: str, scheduler: str, text: str, metadata: Mapping[str, Any], remarks: Remarks
+    path: str, scheduler: str, metadata: Mapping[str, Any], remarks: Remarks
 ) -> Manifest:
     """`scheduling` by a gang scheduler; in a queue, Kueue already admits workers together."""
     if _is_queued(metadata):
         return {}
+    since = " (from 1.37 on)" if scheduler == "Kubernetes" else ""
+    text = (
+        f"becomes spec.scheduling.gangScheduler: name {scheduler}{since} in gangSchedulers of the "
+        "operator's chart, set another one that the cluster has, or remove it"
+    )
     remarks.add(path, text)
     return {"scheduling": {"gangScheduler": scheduler}}
 

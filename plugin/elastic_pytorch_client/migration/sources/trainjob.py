@@ -114,11 +114,7 @@ def _place_together(
     if not policy:
         return {}
     gang = "Coscheduling" if "coscheduling" in policy else "Kubernetes"
-    text = (
-        f"the podGroupPolicy becomes spec.scheduling.gangScheduler: name {gang} in gangSchedulers "
-        "of the operator's chart, or remove it"
-    )
-    return gang_scheduling(REFERENCE, gang, text, metadata, remarks)
+    return gang_scheduling(f"{REFERENCE}, podGroupPolicy", gang, metadata, remarks)
 
 
 def _with_labels(manifest: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:

@@ -32,11 +32,6 @@ API_GROUP, KIND = "batch.volcano.sh", "Job"
 SCHEDULER = "volcano"
 VOLUME = "volume"
 DEFAULT_QUEUE = "default"
-GANG = (
-    "spec.scheduling.gangScheduler has Kubernetes' own scheduler place the workers together, from "
-    "1.37 on: name Kubernetes in gangSchedulers of the operator's chart. Set Coscheduling if the "
-    "cluster has that, or remove it"
-)
 QUEUE = (
     f"becomes the label {QUEUE_LABEL}: Kueue admits the workers together. Create a LocalQueue of "
     "this name, or remove the label"
@@ -157,7 +152,7 @@ def _place_together(spec: Mapping[str, Any], metadata: Manifest, remarks: Remark
     if queue != DEFAULT_QUEUE:
         metadata["labels"] = {QUEUE_LABEL: queue, **metadata.get("labels", {})}
         remarks.add("spec.queue", QUEUE)
-    return gang_scheduling("spec.schedulerName", "Kubernetes", GANG, metadata, remarks)
+    return gang_scheduling("spec.schedulerName", "Kubernetes", metadata, remarks)
 
 
 def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> None:
