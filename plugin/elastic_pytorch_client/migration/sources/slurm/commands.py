@@ -41,10 +41,6 @@ QUIET = {
 # What srun starts on all nodes beside a training.
 BESIDE = {"cat", "chmod", "cp", "ln", "mkdir", "mv", "pkill", "rm", "rsync", "sync", "tar", "touch"}
 UNTOUCHED = "\0"
-SOFTWARE = {
-    *("module", "ml", "conda", "mamba", "micromamba", "source", ".", "eval", "pip", "spack"),
-    "pyenv",
-}
 # Slurm's variable of a task, and torchrun's of a process.
 OF_A_TASK = {
     "SLURM_PROCID": "${RANK}",
@@ -254,8 +250,6 @@ def _say(command: Command, part: str, around: Surroundings, remarks: Remarks) ->
         remarks.add(path, f"`{part}` is dropped: it stands in a loop, a condition or a function")
     elif program in ("cd", "pushd") and rest.startswith("/"):
         around.folder = rest.strip("'\"")
-    elif program in SOFTWARE:
-        remarks.add(path, f"`{part}` is dropped: put the software into the image")
     else:
         remarks.add(
             path, f"`{part}` is dropped: do it in the image, in the script, or in an init container"
