@@ -283,10 +283,6 @@ def _read_shell(words: Sequence[str], *, plain: bool = True) -> Launch:
     if place == len(words) or "c" not in words[place - 1].lstrip("-") or place == 1:
         raise _unknown(" ".join(words), words)
     text = words[place]
-    if shell_text.TORCHRUN.search(text) and words[place + 1 :] and '"$@"' in text:
-        first, *others = words[place + 1 :]
-        text = text.replace('"$@"', shlex.join(others)).replace('"$0"', shlex.quote(first))
-        return _read_shell([*words[:place], text], plain=plain)
     try:
         taken = shell_text.take_options(text)
     except UnknownOption as error:

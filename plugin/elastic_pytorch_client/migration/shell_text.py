@@ -96,9 +96,10 @@ def _unneeded(text: str, spans: list[tuple[int, int]], taken: ShellText) -> set[
     for word in (words[place] for place in line.variables):
         name = (VARIABLE.match(word) or [""])[1]
         assigned = rf"(?:^|[\s;&|('\"]){name}\+?="
-        if name and re.search(assigned + MAY_BE_OPTIONS, text):
+        is_argument = not name or name.isdecimal()
+        if is_argument or re.search(assigned + MAY_BE_OPTIONS, text):
             raise UnknownOption(word)
-        if not (name and re.search(assigned, text)) and word not in taken.variables:
+        if not re.search(assigned, text) and word not in taken.variables:
             taken.variables.append(word)
     return {spans[place] for place in removed}
 

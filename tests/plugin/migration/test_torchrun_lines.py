@@ -233,6 +233,8 @@ def test_a_call_in_a_call(folder: Path) -> None:
         ("A=(\n  # nodes\n  --nnodes 2\n)\ntorchrun ${A[@]} train.py", "${A[@]}"),
         ("A=x\nA+=' --nnodes 2'\ntorchrun $A train.py", "$A"),
         ("A=$(args); torchrun $A train.py", "$A"),
+        ('exec torchrun --node_rank=$R "$0" "$@"', "$0"),
+        ('torchrun "$@"', "$@"),
         ("date; bash -c 'torchrun --role '\\''a b'\\'' train.py'", "'torchrun --role '"),
     ],
 )
@@ -257,8 +259,6 @@ def test_a_variable_with_the_script_stays(value: str) -> None:
         "python /x/site-packages/torch/distributed/run.py --nnodes=2 train.py",
         "python -mtorch.distributed.run --nnodes=2 train.py",
         "torchrun --nn=2 --stand train.py",
-        """bash -c 'torchrun "$@"' -- --nnodes=2 --rdzv_backend c10d train.py""",
-        """bash -c 'exec torchrun --node_rank=$R "$0" "$@"' --nnodes=2 --rdzv_id 1 train.py""",
     ],
 )
 def test_other_spellings(command: str) -> None:
