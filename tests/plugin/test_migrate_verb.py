@@ -169,11 +169,10 @@ def test_what_is_no_manifest_is_one_sentence(
 @pytest.mark.parametrize(
     ("version", "kind", "words"),
     [
-        ("kubeflow.org/v2beta1", "MPIJob", "kind: mpirun starts the processes"),
-        ("kubeflow.org/v1", "TFJob", "kind: TensorFlow does not use"),
-        ("ray.io/v1", "RayJob", "kind: Ray's controller starts"),
+        ("kubeflow.org/v2beta1", "MPIJob", "without MPI and Ray, write"),
+        ("ray.io/v1", "RayJob", "kind: is not migrated"),
         ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "kind: is not migrated"),
-        ("argoproj.io/v1alpha1", "Workflow", "kind: a job inside of a workflow"),
+        ("argoproj.io/v1alpha1", "Workflow", "kind: a job inside of another"),
         (
             "kubeflow.org/v1",
             "PytorchJob",

@@ -33,41 +33,22 @@ SOURCES: Mapping[tuple[str, str], Source] = {
 # What `envsubst` fills in, though shells, programs and annotations may have the same.
 PLACEHOLDER = re.compile(r"\$(?:\{\w+\}|[A-Z][A-Z0-9_]*\b)")
 READ_BY_OTHERS = {"command", "args", "value", "annotations"}
-OWN_GROUP = (
-    "{0} has its own way to form a group. Write an ElasticPyTorchJob with the script in `args`, "
-    "if it uses torch.distributed"
-)
-RAY = (
-    "Ray's controller starts the processes, and not torchrun. Write an ElasticPyTorchJob if the "
-    "script trains without Ray Train"
-)
-TAKE_OUT = "Take it out into a file, migrate that, and put the result in its place"
-WORKFLOW = f"a job inside of a workflow is not migrated. {TAKE_OUT}"
 # Other kinds that train, or hold jobs that do.
-REFUSED = {
-    "MPIJob": (
-        "mpirun starts the processes, and not torchrun. Write an ElasticPyTorchJob if the script "
-        "can use the gloo or nccl backend"
+REFUSED = dict.fromkeys(
+    (
+        *("MPIJob", "TFJob", "PaddleJob", "XGBoostJob", "MXJob", "JAXJob"),
+        *("RayJob", "RayCluster", "RayService", "LeaderWorkerSet"),
     ),
-    "TFJob": "TensorFlow does not use torch.distributed, so there is nothing to migrate",
-    "PaddleJob": OWN_GROUP.format("PaddlePaddle"),
-    "XGBoostJob": OWN_GROUP.format("XGBoost"),
-    "MXJob": OWN_GROUP.format("MXNet"),
-    "JAXJob": OWN_GROUP.format("JAX"),
-    "RayJob": RAY,
-    "RayCluster": RAY,
-    "RayService": RAY,
-    "LeaderWorkerSet": (
-        "is not migrated, and can hold anything. If its pods call torchrun, write an "
-        "ElasticPyTorchJob with the script in `args`"
+    "is not migrated. If its script uses torch.distributed, without MPI and Ray, write an "
+    "ElasticPyTorchJob with that script in `args`",
+) | dict.fromkeys(
+    (
+        *("Workflow", "CronWorkflow", "WorkflowTemplate", "ClusterWorkflowTemplate"),
+        *("PipelineRun", "Experiment"),
     ),
-    "Workflow": WORKFLOW,
-    "CronWorkflow": WORKFLOW,
-    "WorkflowTemplate": WORKFLOW,
-    "ClusterWorkflowTemplate": WORKFLOW,
-    "PipelineRun": WORKFLOW,
-    "Experiment": f"Katib's template of a trial is not migrated. {TAKE_OUT}",
-}
+    "a job inside of another object is not migrated. Take it out into a file, migrate that, and "
+    "put the result in its place",
+)
 GROUPS = {
     pytorchjob.KIND: pytorchjob.API_GROUP,
     trainjob.KIND: trainjob.API_GROUP,

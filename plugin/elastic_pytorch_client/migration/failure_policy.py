@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from elastic_pytorch_client.migration.launch import Launch
 from elastic_pytorch_client.migration.remarks import Remarks
 from elastic_pytorch_client.migration.sources.training_pods import MAX_FAILURES, TrainingPods
 
@@ -10,9 +11,6 @@ Manifest = dict[str, Any]
 
 DEFAULT_MAX_FAILURES = 3
 PERMANENT = 127  # the last exit code that ExitCode does not retry
-AGENT_REPORTS = (
-    "torchrun exited with 1 whatever its script did; the agent reports the script's own exit code"
-)
 SAME_ACTIONS = ("FailJob", "Ignore", "Count")
 
 
@@ -58,14 +56,8 @@ def failure_policy(
             codes = {"operator": "In", "values": [*range(1, PERMANENT + 1)]}
             policy["rules"] = [{"action": "FailJob", "onExitCodes": codes}]
             text = f"exit codes from 1 to {PERMANENT} fail the job, by a rule of failurePolicy"
-            if launch.by == "torchrun" and not launch.command:
-                text += f". {AGENT_REPORTS}"
-            elif launch.by == "torchrun":
-                text += (
-                    ". It does not match yet: torchrun in a `command` does not report its script's "
-                    "exit code"
-                )
             remarks.add(path, text)
+            say_exit_codes(path, launch, remarks)
         case "Always":
             remarks.add(
                 path,
@@ -81,6 +73,21 @@ def failure_policy(
             "failurePolicy.maxFailures to allow more",
         )
     return policy
+
+
+def say_exit_codes(path: str, launch: Launch, remarks: Remarks) -> None:
+    if launch.command:
+        text = (
+            "the rules see the exit code of the `command`: torchrun in it does not report its "
+            "script's"
+        )
+        remarks.add(path, text)
+    elif launch.by == "torchrun":
+        text = (
+            "torchrun exited with 1 whatever its script did; the agent reports the script's own "
+            "exit code"
+        )
+        remarks.add(path, text)
 
 
 def failure_rules(
@@ -110,11 +117,8 @@ def _rule(
     if codes is None:
         return {"action": action, "onPodConditions": list(rule.get("onPodConditions") or ())}
     if codes.get("containerName") not in (None, container):
-        text = (
-            "is dropped: exit codes are those of the training process, not of "
-            f"{codes['containerName']}"
-        )
-        remarks.add(path, text)
+        other = codes["containerName"]
+        remarks.drop(path, f"exit codes are those of the training process, not of {other}")
         return None
     values, operator = [int(value) for value in codes.get("values") or ()], codes.get("operator")
     allowed = [value for value in values if 1 <= value <= 255]

@@ -14,6 +14,12 @@ NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
 KEPT = ("name", "generateName", "namespace")
 NOT_KEPT_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
 PLACEMENT = "alpha.jobset.sigs.k8s.io/"
+OWN_CONTROLLERS = (  # of the kinds that are migrated
+    "kubeflow.org/training-operator",
+    "trainer.kubeflow.org/trainjob-controller",
+    "kubernetes.io/job-controller",
+    "jobset.sigs.k8s.io/jobset-controller",
+)
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
@@ -37,8 +43,8 @@ def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
     annotations: Manifest = {}
     for key, value in (old.get("annotations") or {}).items():
         if str(key).startswith(PLACEMENT):
-            text = "is dropped: use an affinity or topologySpreadConstraints in spec.template"
-            remarks.add(f"metadata.annotations[{key}]", text)
+            text = "use an affinity or topologySpreadConstraints in spec.template"
+            remarks.drop(f"metadata.annotations[{key}]", text)
         elif key not in NOT_KEPT_ANNOTATIONS:
             annotations[key] = value
     return metadata | set_fields({"labels": labels, "annotations": annotations})
@@ -47,14 +53,13 @@ def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
 def run_fields(
     path: str,
     old: Mapping[str, Any],
-    own_controller: str,
     metadata: Mapping[str, Any],
     remarks: Remarks,
 ) -> Manifest:
     """The fields that hold a job back, end it and clean up, which have the same names here."""
     # Another manager, such as MultiKueue, does not stay.
     manager = old.get("managedBy")
-    if manager and manager != own_controller:
+    if manager and manager not in OWN_CONTROLLERS:
         text = "is dropped: it does not know this kind of job, which would never start"
         remarks.add(f"{path}.managedBy", f"{manager} {text}")
     suspended = bool(old.get("suspend"))
@@ -69,11 +74,16 @@ def run_fields(
 
 
 def gang_scheduling(
-    path: str, scheduler: str, text: str, metadata: Mapping[str, Any], remarks: Remarks
+    path: str, scheduler: str, metadata: Mapping[str, Any], remarks: Remarks
 ) -> Manifest:
     """`scheduling` by a gang scheduler; in a queue, Kueue already admits workers together."""
     if _is_queued(metadata):
         return {}
+    since = " (from 1.37 on)" if scheduler == "Kubernetes" else ""
+    text = (
+        f"becomes spec.scheduling.gangScheduler: name {scheduler}{since} in gangSchedulers of the "
+        "operator's chart, set another one that the cluster has, or remove it"
+    )
     remarks.add(path, text)
     return {"scheduling": {"gangScheduler": scheduler}}
 

@@ -29,34 +29,27 @@ IN_THE_SPEC = {
     "nnodes": "spec.replicas, minReplicas and maxReplicas",
     "max-restarts": "spec.failurePolicy.maxFailures",
 }
+# Launchers that form a group of their own, with what is to know of each.
 OTHER_LAUNCHERS = {
-    "accelerate": (
-        "`accelerate launch` forms its own group and cannot join the operator's. Write the script "
-        "into `args`: Accelerate reads the variables that torchrun sets. Its options go into "
-        "ACCELERATE_ variables, or into the arguments of Accelerator()"
-    ),
-    "deepspeed": (
-        "the `deepspeed` launcher connects to other nodes with SSH. Write the script into `args`: "
-        "deepspeed.init_distributed() reads the variables that torchrun sets"
-    ),
-    "composer": (
-        "Composer's launcher forms its own group and cannot join the operator's. Write the script "
-        "into `args`: Composer reads the variables that torchrun sets"
-    ),
-    "trl": (
-        "`trl` starts Accelerate's launcher. Write a script with its trainer into `args`: it reads "
-        "the variables that torchrun sets"
-    ),
+    name: (
+        f"`{name}` starts the processes itself and cannot join the operator's group. Write the "
+        f"script into `args`: it reads the variables that torchrun sets{more}"
+    )
+    for name, more in {
+        "accelerate": (
+            ". Options of Accelerate go into ACCELERATE_ variables, or into the arguments of "
+            "Accelerator()"
+        ),
+        "deepspeed": "",
+        "composer": "",
+        "trl": ". For `trl`, that is a script with its trainer",
+        "mpirun": ", if it can use the gloo or nccl backend",
+        "horovodrun": ", if it uses torch.distributed in the place of Horovod",
+    }.items()
+} | {
     "tune": (
         "`tune run` calls torchrun by itself. Write that in its place, with the path of the "
         "recipe: `torchrun RECIPE.py --config …`"
-    ),
-    "mpirun": (
-        "mpirun starts its own processes. Write the script into `args` if it can use the gloo or "
-        "nccl backend"
-    ),
-    "horovodrun": (
-        "horovodrun starts its own processes, and Horovod does not use torch.distributed"
     ),
 }
 SHELL_LAUNCHERS = re.compile(
@@ -66,13 +59,12 @@ SHELL_LAUNCHERS = re.compile(
 )
 # The agent takes these programs' place as the container's first process.
 INITS = {"dumb-init", "tini", "catatonit", "env"}
-# Others that start a program, with the word that must follow, if any.
-ENVIRONMENTS = dict.fromkeys(
-    ("uv", "poetry", "pipenv", "pdm", "pixi", "conda", "mamba", "micromamba"), "run"
-)
-OTHERS = dict.fromkeys(
-    ("numactl", "taskset", "nice", "ionice", "stdbuf", "timeout", "nohup"), ""
-) | {"nsys": "profile"}
+# Each has a Python of its own.
+ENVIRONMENTS = {"uv", "poetry", "pipenv", "pdm", "pixi", "conda", "mamba", "micromamba"}
+WRAPPERS = {
+    *(*INITS, *ENVIRONMENTS),
+    *("numactl", "taskset", "nice", "ionice", "stdbuf", "timeout", "nohup", "nsys"),
+}
 WRAPPERS_WITH_VALUE = {
     *("-n", "--name", "-p", "--prefix", "--python", "--with", "--project"),
     *("--package", "--group", "--extra", "-o", "--output"),
@@ -191,13 +183,10 @@ def _read_words(words: Sequence[str]) -> Launch:
 
 def _wrapped_program(words: Sequence[str]) -> int:
     """The index of the program that a wrapper starts; 0: there is no known one."""
-    program = PurePosixPath(words[0]).name
-    wanted = "" if program in INITS else (ENVIRONMENTS | OTHERS).get(program)
-    if wanted is None or (wanted and wanted not in words[1:]):
+    if PurePosixPath(words[0]).name not in WRAPPERS:
         return 0
-    wrappers = {*INITS, *ENVIRONMENTS, *OTHERS}
     for place, word in enumerate(words[1:], 1):
-        starts = _starts_something(word) or PurePosixPath(word).name in wrappers
+        starts = _starts_something(word) or PurePosixPath(word).name in WRAPPERS
         if starts and words[place - 1] not in WRAPPERS_WITH_VALUE:
             return place
     return 0
@@ -262,7 +251,7 @@ def _read_wrapped(words: Sequence[str], place: int) -> Launch:
     if launch.command:
         return replace(launch, command=(*wrapper, *launch.command))
     remarks = launch.remarks
-    if PurePosixPath(wrapper[0]).name in ENVIRONMENTS:  # which have a Python of their own
+    if PurePosixPath(wrapper[0]).name in ENVIRONMENTS:
         other = f"not with that of {wrapper[0]}: it needs torch there"
         remarks = (*remarks, f"the agent itself runs with the image's `python3`, {other}")
     return Launch((), ("--no-python", *words), launch.by, remarks=remarks)
@@ -294,11 +283,15 @@ def _read_shell(words: Sequence[str], *, plain: bool = True) -> Launch:
     if place == len(words) or "c" not in words[place - 1].lstrip("-") or place == 1:
         raise _unknown(" ".join(words), words)
     text = words[place]
-    if shell_text.TORCHRUN.search(text) and words[place + 1 :] and '"$@"' in text:
-        first, *others = words[place + 1 :]
-        text = text.replace('"$@"', shlex.join(others)).replace('"$0"', shlex.quote(first))
-        return _read_shell([*words[:place], text], plain=plain)
-    taken = shell_text.take_options(text)
+    try:
+        taken = shell_text.take_options(text)
+    except UnknownOption as error:
+        shown = shorten(str(error), LONGEST_SHOWN, placeholder=" …")
+        text = (
+            f"calls torchrun in a way that is not known: write {shown} out, as one command with "
+            "all of its options"
+        )
+        raise UnknownLaunch(text) from error
     if taken is not None:
         alone = shell_text.plain_words(taken.text) if needless and not taken.counted else None
         if alone is not None:
@@ -317,9 +310,6 @@ def _read_shell(words: Sequence[str], *, plain: bool = True) -> Launch:
             )
         kept = (*words[:place], taken.text, *words[place + 1 :])
         return Launch(kept, (), "torchrun", taken.options, tuple(remarks), taken.counted)
-    if shell_text.TORCHRUN.search(text):
-        text = "calls torchrun in a way that is not known: write it as one command of its own"
-        raise UnknownLaunch(text)
     if found := SHELL_LAUNCHERS.search(text):
         raise UnknownLaunch(OTHER_LAUNCHERS[found[1]])
     if shell_text.PYTHON.search(text):

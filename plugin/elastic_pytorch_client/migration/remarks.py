@@ -23,11 +23,14 @@ class Remarks:
     def add(self, path: str, text: str) -> None:
         self.found[Remark(path, text)] = None
 
-    def add_set(self, path: str, fields: Mapping[str, Any], texts: Mapping[str, str]) -> None:
-        """Adds the texts of those fields at a path that have a value."""
-        for name, text in texts.items():
+    def drop(self, path: str, why: str) -> None:
+        self.add(path, f"is dropped: {why}")
+
+    def drop_set(self, path: str, fields: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
+        """Says that those fields at a path are dropped that have a value, for their reasons."""
+        for name, why in reasons.items():
             if fields.get(name) not in (None, "", {}, []):
-                self.add(f"{path}.{name}", text)
+                self.drop(f"{path}.{name}", why)
 
     def add_unsaid(self, others: "Remarks") -> None:
         """Adds the remarks whose texts another field does not have."""

@@ -2,9 +2,9 @@
 
 import re
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from elastic_pytorch_client.migration.shell_words import ENDS_OF_WORDS, pieces, word_end, words_from
+from elastic_pytorch_client.migration.shell_words import ENDS_OF_WORDS, pieces, words_from
 from elastic_pytorch_client.migration.torchrun_options import (
     DECIDED,
     DECIDED_FLAGS,
@@ -19,7 +19,6 @@ SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
 # Flags with which `-c` runs a command as without a shell: no login files, no prompt.
 PLAIN_FLAGS = re.compile(r"-[euxo]*c[eux]*\Z")
 EXPANDED = re.compile(r"[$`*?~{}#!\[\]]")
-EXPANDED_BY_SHELL = re.compile(r"[$`]")
 CONTINUED = re.compile(r"\\\n\s*")
 INTERPRETER = r"(?:[\w./-]*/)?python[\d.]*(?:\s+-(?!m)\S+(?:\s+[\w=.]+(?=\s+-))?)*\s+"
 TORCHRUN = re.compile(
@@ -30,6 +29,8 @@ TORCHRUN = re.compile(
 )
 PYTHON = re.compile(r"(?<![\w./-])(?:[\w./-]*/)?python[\d.]*(?=\s)")
 DECIDED_VARIABLES = "|".join(map(variable_of, sorted(DECIDED | DECIDED_FLAGS)))
+# The beginning of a value of options, perhaps in an array, unlike that of a script's path.
+MAY_BE_OPTIONS = r"""[('"\s\\]*(?:[-#`]|\$(?![\w{}]*/))"""
 SET_FOR_TORCHRUN = re.compile(rf"\b({DECIDED_VARIABLES})=")
 
 
@@ -61,19 +62,16 @@ class ShellText:
 
 
 def take_options(text: str) -> ShellText | None:
-    """Takes torchrun's options out of a shell's string; None without a known call."""
-    if within := _within_one_word(text):
-        start, end = within
-        inner = take_options(shlex.split(text[start:end])[0])
-        return inner and replace(inner, text=text[:start] + shlex.quote(inner.text) + text[end:])
+    """Takes torchrun's options out of a shell's string; None without a call of torchrun.
+
+    Raises:
+        UnknownOption: which words torchrun gets is not known.
+    """
     taken = ShellText(text)
     unneeded: set[tuple[int, int]] = set()
-    calls = _calls(text)
-    try:
-        for start, end in calls:
-            unneeded |= _unneeded(text, words_from(text, end, _limit(text, start)), taken)
-    except UnknownOption:
-        return None
+    calls = list(TORCHRUN.finditer(text))
+    for call in calls:
+        unneeded |= _unneeded(text, _words_after(text, call), taken)
     for start, end in sorted(unneeded, reverse=True):
         around = unneeded - {(start, end)}
         if any(low <= start and end <= high for low, high in around):
@@ -84,39 +82,8 @@ def take_options(text: str) -> ShellText | None:
     return taken if calls else None
 
 
-def _within_one_word(text: str) -> tuple[int, int] | None:
-    """The word of quoted strings or escapes that holds all calls; None: there is none."""
-    calls = list(TORCHRUN.finditer(text))
-    for start, end in pieces(text, 0, len(text)) if calls else ():
-        last = word_end(text, start)
-        inside = start < calls[0].start() and calls[-1].end() < last
-        if inside and text[start] in "'\"" and (start == 0 or text[start - 1] in ENDS_OF_WORDS):
-            is_static = not EXPANDED_BY_SHELL.search(re.sub(r"'[^']*'", "", text[start:last]))
-            return (start, last) if is_static and (last > end or "\\" in text[start:last]) else None
-    return None
-
-
-def _calls(text: str) -> list[tuple[int, int]]:
-    """The places of torchrun, or of a variable with it as a value."""
-    found = []
-    for call in TORCHRUN.finditer(text):
-        found.append(call.span())
-        if name := re.search(r"""(\w+)=['"]?\Z""", text[: call.start()]):
-            uses = rf"\$(?:{name[1]}\b|\{{{name[1]}\}})"
-            found += [use.span() for use in re.finditer(uses, text)]
-    return found
-
-
-def _unneeded(
-    text: str,
-    spans: list[tuple[int, int]],
-    taken: ShellText,
-    followed: frozenset[str] = frozenset(),
-) -> set[tuple[int, int]]:
-    """The words after a torchrun that go; adds their options to `taken`.
-
-    The words may be in the values of the `followed` variables.
-    """
+def _unneeded(text: str, spans: list[tuple[int, int]], taken: ShellText) -> set[tuple[int, int]]:
+    """The words after a torchrun that go; adds their options to `taken`."""
     words, line = _split(text, spans)
     removed = line.removed - set(line.places.get("use-env", ()))
     for name, value in line.options.items():
@@ -126,39 +93,26 @@ def _unneeded(
             removed -= set(line.places[name])
         elif name != "use-env":
             taken.options[name] = value
-    found = {spans[place] for place in removed}
-    for place in line.variables:
-        name = (VARIABLE.match(words[place]) or [""])[1] or words[place]
-        values = [] if name in followed else _values(text, name)
-        for places in values:
-            found |= _unneeded(text, places, taken, followed | {name})
-        if not values and name not in followed and words[place] not in taken.variables:
-            taken.variables.append(words[place])
-    return found
+    for word in (words[place] for place in line.variables):
+        name = (VARIABLE.match(word) or [""])[1]
+        assigned = rf"(?:^|[\s;&|('\"]){name}\+?="
+        is_argument = not name or name.isdecimal()
+        if is_argument or re.search(assigned + MAY_BE_OPTIONS, text):
+            raise UnknownOption(word)
+        if not re.search(assigned, text) and word not in taken.variables:
+            taken.variables.append(word)
+    return {spans[place] for place in removed}
 
 
-def _values(text: str, name: str) -> list[list[tuple[int, int]]]:
-    """The places of the words of a variable's values: an array, a quoted string, or one word."""
-    found = []
-    for assignment in re.finditer(rf"(?:^|(?<=[\s;&|('\"])){re.escape(name)}\+?=", text):
-        start = assignment.end()
-        if text.startswith("(", start):
-            found.append(words_from(text, start + 1, len(text), array=True))
-        elif text[start : start + 1] in ("'", '"'):
-            found.append(words_from(text, start + 1, word_end(text, start) - 1, array=True))
-        else:
-            found.append([(start, word_end(text, start))])
-    return found
-
-
-def _limit(text: str, place: int) -> int:
-    """The end of the quotes or the substitution around a place.
+def _words_after(text: str, call: re.Match[str]) -> list[tuple[int, int]]:
+    """The places of the words that follow a call, up to the end of the quotes around it.
 
     Raises:
-        UnknownOption: the end of its command is not known.
+        UnknownOption: the call is a variable's value, or in quotes whose end is not that of a word.
     """
-    if text[:place].endswith("=("):
-        raise UnknownOption(text[place:])
+    place = call.start()
+    if found := re.search(r"""\w+\+?=['"(]*\Z""", text[:place]):
+        raise UnknownOption(found[0] + call[0])
     low, limit = 0, len(text)
     while around := next(
         ((start, end) for start, end in pieces(text, low, limit) if start < place < end - 1), None
@@ -169,7 +123,7 @@ def _limit(text: str, place: int) -> int:
         if quoted and (escaped or (end < limit and text[end] not in ENDS_OF_WORDS)):
             raise UnknownOption(text[start:end])
         low, limit = start + (1 if quoted or text[start] == "`" else 2), end - 1
-    return limit
+    return words_from(text, call.end(), limit)
 
 
 def words_of_torchrun(text: str) -> list[str]:
@@ -177,8 +131,7 @@ def words_of_torchrun(text: str) -> list[str]:
     found: list[str] = []
     for call in TORCHRUN.finditer(text):
         try:
-            spans = words_from(text, call.end(), _limit(text, call.start()))
-            words, line = _split(text, spans)
+            words, line = _split(text, _words_after(text, call))
         except UnknownOption:
             continue
         places = dict.fromkeys((*line.variables, line.program))

@@ -5,26 +5,22 @@ from collections.abc import Iterator
 
 ENDS_OF_WORDS = " \t\n;&|<>()"
 GAP = re.compile(r"(?:[ \t]|\\\n)*")
-GAP_IN_ARRAY = re.compile(r"(?:\s|\\\n|#[^\n]*)*")
 CLOSED_BY = {'"': '"', "`": "`", "$(": ")", "${": "}"}
 
 
-def words_from(text: str, place: int, limit: int, *, array: bool = False) -> list[tuple[int, int]]:
-    """The places of the words of a command from a place to a limit, such as its quote's end.
-
-    In an array, as in `NAME=(…)`, new lines only separate words.
-    """
+def words_from(text: str, place: int, limit: int) -> list[tuple[int, int]]:
+    """The places of the words of a command from a place to a limit, such as its quote's end."""
     text, spans = text[:limit], list[tuple[int, int]]()
     while True:
-        gap = (GAP_IN_ARRAY if array else GAP).match(text, place)
+        gap = GAP.match(text, place)
         start = gap.end() if gap else place
-        place = word_end(text, start)
+        place = _word_end(text, start)
         if place == start:
             return spans
         spans.append((start, place))
 
 
-def word_end(text: str, place: int) -> int:
+def _word_end(text: str, place: int) -> int:
     """The end of the word that begins at a place, which is the place if none does."""
 
     def goes_on(place: int) -> bool:

@@ -14,13 +14,11 @@ from elastic_pytorch_client.reading.nodes import requests_of
 
 Manifest = dict[str, Any]
 
-NAMED = "is dropped: the operator names the workers' hosts `JOB-worker-N`"
+NAMED = "the operator names the workers' hosts `JOB-worker-N`"
 DROPPED = {
     "hostname": NAMED,
     "subdomain": NAMED,
-    "activeDeadlineSeconds": (
-        "is dropped: it limits each pod; spec.activeDeadlineSeconds limits the job"
-    ),
+    "activeDeadlineSeconds": ("it limits each pod; spec.activeDeadlineSeconds limits the job"),
 }
 OLD_PORTS = {"pytorchjob-port"}
 ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
@@ -52,10 +50,10 @@ def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> 
     labels = given.get("labels") or {}
     for label in [label for label in labels if label.startswith((*OLD_LABELS, f"{names.GROUP}/"))]:
         del labels[label]
-        remarks.add(f"{path}.metadata.labels[{label}]", "is dropped: it is an operator's own label")
+        remarks.drop(f"{path}.metadata.labels[{label}]", "it is an operator's own label")
     metadata = set_fields({"labels": labels, "annotations": given.get("annotations")})
     spec = copy.deepcopy(dict(template.get("spec") or {}))
-    remarks.add_set(f"{path}.spec", spec, DROPPED)
+    remarks.drop_set(f"{path}.spec", spec, DROPPED)
     for field in ("restartPolicy", *DROPPED):
         spec.pop(field, None)
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
@@ -146,37 +144,33 @@ def _mappings(part: Any) -> Iterator[Manifest]:
 
 
 def _relabel(path: str, selector: Manifest, own: Mapping[str, str], remarks: Remarks) -> None:
+    def renamed(label: str) -> str:
+        return label if label in own else _new_label(path, "selects by", label, remarks)
+
     if isinstance(labels := selector.get("matchLabels"), dict):
-        selector["matchLabels"] = {
-            _new_label(path, label, own, remarks): wanted for label, wanted in labels.items()
-        }
+        selector["matchLabels"] = {renamed(label): wanted for label, wanted in labels.items()}
     if isinstance(label := selector.get("key"), str):
-        selector["key"] = _new_label(path, label, own, remarks)
-
-
-def _new_label(path: str, label: str, own: Mapping[str, str], remarks: Remarks) -> str:
-    if label in LABELS and label not in own:
-        remarks.add(path, f"selects by {LABELS[label]} now, instead of {label}")
-        return LABELS[label]
-    if label.startswith(OLD_LABELS):
-        unknown = f"which worker pods do not have: select by {names.LABEL_JOB_NAME}"
-        remarks.add(path, f"selects by {label}, {unknown}")
-    return label
+        selector["key"] = renamed(label)
 
 
 def _repoint(path: str, part: Manifest, remarks: Remarks) -> None:
     field = part.get("fieldPath")
     found = LABEL_FIELD.match(field) if isinstance(field, str) else None
-    if found is None:
-        return
-    if found[1] in LABELS:
-        label = LABELS[found[1]]
-        part["fieldPath"] = f"metadata.labels['{label}']"
-        counts = "" if label == names.LABEL_JOB_NAME else ": it counts all workers from 0"
-        remarks.add(path, f"reads the label {label} now, instead of {found[1]}{counts}")
-    elif found[1].startswith(OLD_LABELS):
-        unknown = "which worker pods do not have, and gets an empty value"
-        remarks.add(path, f"reads {found[1]}, {unknown}")
+    if found and (new := _new_label(path, "reads", found[1], remarks)) != found[1]:
+        part["fieldPath"] = f"metadata.labels['{new}']"
+
+
+def _new_label(path: str, verb: str, label: str, remarks: Remarks) -> str:
+    new = LABELS.get(label, label)
+    if new != label:
+        counts = (
+            ": the new one counts all workers from 0" if new == names.LABEL_WORKER_INDEX else ""
+        )
+        remarks.add(path, f"{verb} the label {new} now, instead of {label}{counts}")
+    elif label.startswith(OLD_LABELS):
+        lack = f"which worker pods do not have: compare {names.LABEL_JOB_NAME}"
+        remarks.add(path, f"{verb} {label}, {lack}")
+    return new
 
 
 def too_old(image: str, *, command: bool) -> str:

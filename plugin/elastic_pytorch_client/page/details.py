@@ -18,7 +18,6 @@ def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
     diagnosis, cause, progress = diagnose(whole, evidence), job.root_cause, job.progress
     return {
         "row": row_of(job),
-        "now": seconds_of(evidence.now),
         "started": seconds_of(job.started),
         "completed": seconds_of(job.completed),
         "size": f"{job.minimum} to {job.maximum}" if job.elastic else "a fixed size",

@@ -25,7 +25,6 @@ def timeline_of(job: JobView, events: Sequence[JobEvent], now: datetime) -> dict
     return {
         "begin": seconds_of(begin),
         "end": seconds_of(max(end, begin + timedelta(seconds=1))),
-        "ended": job.ended,
         "wanted": job.wanted,
         "sizes": group_sizes(job),
         "losses": _points((*job.history, present), lambda entry: entry.loss),

@@ -169,7 +169,7 @@ def test_an_autoscaler_needs_a_name() -> None:
     old["metadata"] = {"generateName": "old-"}
     migrated = migrate(old)
     assert len(migrated.documents) == 1
-    assert "needs the job's name" in remarks_of(migrated)
+    assert "needs a job with a name" in remarks_of(migrated)
 
 
 def test_labels_and_hosts_that_are_the_operators_are_dropped() -> None:

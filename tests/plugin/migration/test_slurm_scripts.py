@@ -198,9 +198,17 @@ def test_variables_of_a_script(text: str, resolved: str) -> None:
             "torchrun --rdzv-id $(date) t.py",
             {},
         ),
-        ('L="python -u"\nsrun bash -c "RANK=\\$SLURM_PROCID $L t.py"', "python -u t.py", {}),
+        (
+            'L="python -u"\nsrun bash -c "RANK=\\$SLURM_PROCID $L t.py"',
+            "RANK=${RANK} python -u t.py",
+            {},
+        ),
         ('srun bash -c "python t.py \\$HOME \\${A}"', "python t.py $HOME ${A}", {}),
-        ("srun bash -c 'RANK=\"$SLURM_PROCID\" A=1 python t.py'", "A=1 python t.py", {}),
+        (
+            "srun bash -c 'RANK=\"$SLURM_PROCID\" A=1 python t.py'",
+            'RANK="${RANK}" A=1 python t.py',
+            {},
+        ),
         (
             "srun mkdir -p /a\nfor i in 1; do\n  srun ./warm $i\ndone\nsrun torchrun t.py",
             "torchrun t.py",
@@ -220,20 +228,20 @@ def test_the_command_that_trains(script: str, text: str, environment: dict[str, 
         ("srun torchrun a.py\nsrun torchrun b.py", "each starts a training"),
         ("while true; do\n  torchrun a.py\ndone", "in a loop"),
         ("#SBATCH -N 2\n#SBATCH hetjob\nsrun torchrun a.py", "workers are alike"),
-        ("srun accelerate launch a.py", "Accelerate reads"),
+        ("srun accelerate launch a.py", "Options of Accelerate go"),
         ("#SBATCH -N 2\nsrun torchrun --standalone a.py", "trains by itself"),
         ("srun torchrun a.py $SLURM_ARRAY_TASK_ID", "sweep"),
         ("#SBATCH --array=0-9\nsrun torchrun a.py", "sweep"),
-        ("srun python -c 'clean()'\nf() {\n  srun composer train.py\n}\nf", "line 3: Composer"),
+        ("srun python -c 'clean()'\nf() {\n  srun composer train.py\n}\nf", "line 3: `composer`"),
         ("srun python -c 'clean()'\nsrun train --lr 1", "lines 1, 2: each starts a training"),
-        ("python prepare.py\ncomposer train.py", "line 2: Composer"),
+        ("python prepare.py\ncomposer train.py", "line 2: `composer`"),
         ("bash prepare.sh\npython train.py", "lines 1, 2: each starts a training"),
         ("torchrun a.py\naccelerate launch b.py", "lines 1, 2: each starts a training"),
         ("srun -N 2 ./train --lr 1", "line 1: what ./train does is not known"),
         ("date\nsrun bash run.sh", "line 2: what bash run.sh does is not known"),
         (
             'L="accelerate launch --ip $(hostname)"\nsrun $L t.py',
-            "line 2: `accelerate launch` forms",
+            "line 2: `accelerate` starts",
         ),
         ('A=$(args)\nsrun torchrun t.py "${A[@]}"', "line 2: ${A[@]} has no value here"),
         ("A=1\nfor i in 1\ndo\n A=$i\ndone\nsrun torchrun $A t.py", "line 6: $A has no value here"),
@@ -261,6 +269,7 @@ def test_the_command_that_trains(script: str, text: str, environment: dict[str, 
         ("srun bash -c 'cd /a; python -u ${S} 1'", "line 1: ${S} has no value here"),
         ("srun bash -c 'cd /a; A=1 ${RUN} t.py'", "line 1: ${RUN} has no value here"),
         ("srun python t.py --config $1 '$2'", "line 1: $1 has no value here"),
+        ("srun -l env A=1 B='x' torchrun t.py", "line 1: env A=1 B='x': export the variables"),
         ("srun python t.py --rank \\$SLURM_PROCID", "line 1: passes the text $RANK"),
     ],
 )
@@ -303,12 +312,6 @@ def test_an_image_that_is_a_file_is_named(image: str) -> None:
         "fill-in.invalid/"
     )
     assert f"the registry's image that {image} was made of" in "".join(map(str, found.remarks))
-
-
-def test_variables_that_env_sets() -> None:
-    [job] = migrate_script("srun -l env A=1 B='x' torchrun t.py", "x").documents
-    environment = job["spec"]["template"]["spec"]["containers"][0]["env"]
-    assert environment == [{"name": "A", "value": "1"}, {"name": "B", "value": "x"}]
 
 
 def test_nothing_that_is_started_is_a_variable_without_a_value() -> None:

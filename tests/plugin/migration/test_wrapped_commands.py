@@ -97,7 +97,7 @@ def test_launchers_that_form_a_group_of_their_own(launcher: str) -> None:
         f"sh -c 'date; python -u -m {module}.run t.py'",
     ):
         with pytest.raises(
-            CannotMigrate, match=r"(?i)accelerate|deepspeed|composer|tune run|mpirun"
+            CannotMigrate, match=r"(?i)accelerate|deepspeed|composer|trl|tune run|mpirun"
         ):
             launch_of(command)
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client.migration.failure_policy import (
-    AGENT_REPORTS,
     failure_policy,
     failure_rules,
+    say_exit_codes,
 )
 from elastic_pytorch_client.migration.job_metadata import migrate_metadata, run_fields
 from elastic_pytorch_client.migration.job_size import group_size
@@ -25,20 +25,19 @@ from elastic_pytorch_client.migration.sources.training_pods import (
 Manifest = dict[str, Any]
 
 API_GROUP, KIND = "batch", "Job"
-OWN_CONTROLLER = "kubernetes.io/job-controller"
 OLD_LABELS = ("job-name", "controller-uid")  # beside those with a prefix
 DROPPED = {
     "backoffLimitPerIndex": (
-        "is dropped: workers form one group, which fails or succeeds as a whole. See "
-        "failurePolicy.backoffLimit"
+        "workers form one group, which fails or succeeds as a whole. See failurePolicy.backoffLimit"
     ),
-    "maxFailedIndexes": "is dropped: workers form one group, which fails or succeeds as a whole",
-    "successPolicy": "is dropped: the job is complete when all its workers have succeeded",
-    "podReplacementPolicy": "is dropped: the operator replaces a worker once its pod is ending",
+    "maxFailedIndexes": "workers form one group, which fails or succeeds as a whole",
+    "successPolicy": "the job is complete when all its workers have succeeded",
+    "podReplacementPolicy": "the operator replaces a worker once its pod is ending",
 }
 PASSED = (
-    "is passed on as it is: nothing says that it trains (torchrun, MASTER_ADDR, or a Python "
-    "script that is named after training). If it does, write torchrun before its script"
+    "is passed on as it is: nothing says that it trains (torchrun, MASTER_ADDR, Volcano's plugin "
+    "pytorch, or a Python script that is named after training). If it does, write torchrun before "
+    "its script"
 )
 
 
@@ -52,7 +51,7 @@ def migrate_job(
     pods, sizes = read_group("spec", spec, 1, remarks, entrypoint)
     metadata = migrate_metadata(manifest, remarks)
     say_hosts("spec.template", metadata, r"[0-9]+\.[-a-z0-9.]+", pods, remarks)
-    fields = run_fields("spec", spec, OWN_CONTROLLER, metadata, remarks)
+    fields = run_fields("spec", spec, metadata, remarks)
     job = make_job(
         metadata,
         pods,
@@ -66,6 +65,25 @@ def migrate_job(
 
 def job_trains(spec: Mapping[str, Any], entrypoint: Sequence[str]) -> bool:
     return any(trains(container, entrypoint) for container in _containers(spec))
+
+
+def leave_out_others(
+    path: str,
+    jobs: Sequence[Mapping[str, Any]],
+    training: Sequence[Mapping[str, Any]],
+    remarks: Remarks,
+    most: int = 1,
+) -> None:
+    """Says that the other jobs of a list, or tasks, are dropped; refuses several that train."""
+    if len(training) > most:
+        names = ", ".join(str(job.get("name")) for job in training)
+        raise CannotMigrate(
+            path, f"{names} train, and a job has pods of one kind: write a job for each of them"
+        )
+    for job in jobs:
+        if job not in training:
+            why = "it does not train. Run it as a Job of its own"
+            remarks.drop(f"{path}[{job.get('name')}]", why)
 
 
 def pods_of(path: str, spec: Mapping[str, Any]) -> int:
@@ -92,7 +110,7 @@ def read_group(
     labels = {key: value for key, value in part(given, "labels").items() if key not in OLD_LABELS}
     template = {**template, "metadata": {**given, "labels": labels}}
     pods = read_training_pods(f"{path}.template", template, remarks, entrypoint)
-    remarks.add_set(path, spec, DROPPED)
+    remarks.drop_set(path, spec, DROPPED)
     sizes = group_size(f"{path}.completions", count, pods.options, remarks)
     if count > 1 and pods.launch.by == "python" and not any(map(has_group, _containers(spec))):
         remarks.add(
@@ -122,7 +140,7 @@ def policy_of(
     given = part(spec, "podFailurePolicy").get("rules") or ()
     rules = failure_rules(f"{path}.podFailurePolicy.rules", given, pods.container, remarks)
     if any("onExitCodes" in rule for rule in rules):
-        _say_exit_codes(f"{path}.podFailurePolicy", pods, remarks)
+        say_exit_codes(f"{path}.podFailurePolicy", pods.launch, remarks)
     if rules:
         policy["rules"] = rules
     return {"failurePolicy": policy}
@@ -134,14 +152,3 @@ def subdomain_of(manifest: Mapping[str, Any]) -> str:
 
 def _containers(spec: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return part(spec, "template", "spec").get("containers") or ()
-
-
-def _say_exit_codes(path: str, pods: TrainingPods, remarks: Remarks) -> None:
-    if pods.launch.command:
-        text = (
-            "the rules see the exit code of the `command`: torchrun in it does not report its "
-            "script's"
-        )
-        remarks.add(path, text)
-    elif pods.launch.by == "torchrun":
-        remarks.add(path, AGENT_REPORTS)

@@ -5,8 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client.migration.job_metadata import migrate_metadata, run_fields
-from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.sources.job import job_trains, policy_of, read_group
+from elastic_pytorch_client.migration.remarks import Remarks
+from elastic_pytorch_client.migration.sources.job import (
+    PASSED,
+    job_trains,
+    leave_out_others,
+    policy_of,
+    read_group,
+)
 from elastic_pytorch_client.migration.sources.training_pods import (
     claims_of_policies,
     make_job,
@@ -18,13 +24,12 @@ from elastic_pytorch_client.migration.sources.training_pods import (
 )
 
 API_GROUP, KIND = "jobset.x-k8s.io", "JobSet"
-OWN_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 REPLICATED = "spec.replicatedJobs"
 JOB_BACKOFF_LIMIT = 6  # Kubernetes' default
 MAX_BACKOFF_LIMIT = 2**31 - 1
 DROPPED = {
-    "startupPolicy": "is dropped: all workers start at once",
-    "coordinator": "is dropped: in the training processes, MASTER_ADDR is rank 0's address",
+    "startupPolicy": "all workers start at once",
+    "coordinator": "in the training processes, MASTER_ADDR is rank 0's address",
 }
 
 
@@ -35,18 +40,9 @@ def migrate_jobset(
     jobs = spec.get("replicatedJobs") or ()
     training = [job for job in jobs if job_trains(part(job, "template", "spec"), entrypoint)]
     if not training:
-        remarks.add(
-            REPLICATED,
-            "is passed on as it is: no job in it starts torchrun, has MASTER_ADDR, or runs a "
-            "script named after training",
-        )
+        remarks.add(REPLICATED, PASSED)
         return [manifest]
-    if len(training) > 1:
-        names = ", ".join(str(job.get("name")) for job in training)
-        raise CannotMigrate(
-            REPLICATED,
-            f"{names} train, and a job has pods of one kind: write a JobSet for each of them",
-        )
+    leave_out_others(REPLICATED, jobs, training, remarks)
     [job] = training
     path = f"{REPLICATED}[{job.get('name')}].template.spec"
     job_spec, copies = part(job, "template", "spec"), max(1, replicas_of(job))
@@ -55,7 +51,7 @@ def migrate_jobset(
     hosts = rf"{re.escape(str(job.get('name')))}-[0-9]+-[0-9]+\b[-a-z0-9.]*"
     say_hosts(REPLICATED, metadata, hosts, pods, remarks)
     _say_what_is_dropped(spec, job, remarks)
-    fields = run_fields("spec", spec, OWN_CONTROLLER, metadata, remarks)
+    fields = run_fields("spec", spec, metadata, remarks)
     migrated = make_job(
         metadata,
         pods,
@@ -83,22 +79,15 @@ def _backoff_limit(spec: Mapping[str, Any], job_spec: Mapping[str, Any]) -> int 
 def _say_what_is_dropped(
     spec: Mapping[str, Any], training: Mapping[str, Any], remarks: Remarks
 ) -> None:
-    for job in spec["replicatedJobs"]:
-        if job is not training:
-            text = (
-                "is dropped, for it does not train. Run it as a Job of its own, before the "
-                "training or beside it"
-            )
-            remarks.add(f"{REPLICATED}[{job.get('name')}]", text)
-    text = "is dropped: create the job once what it depends on is done"
-    remarks.add_set(f"{REPLICATED}[{training.get('name')}]", training, {"dependsOn": text})
+    text = "create the job once what it depends on is done"
+    remarks.drop_set(f"{REPLICATED}[{training.get('name')}]", training, {"dependsOn": text})
     _say_rules(spec, part(training, "template", "spec"), remarks)
     if part(spec, "successPolicy").get("operator") == "Any" and replicas_of(training) > 1:
-        remarks.add(
+        remarks.drop(
             "spec.successPolicy",
-            "is dropped: the job is complete when all its workers have succeeded",
+            "the job is complete when all its workers have succeeded",
         )
-    remarks.add_set("spec", spec, DROPPED)
+    remarks.drop_set("spec", spec, DROPPED)
 
 
 def _say_rules(spec: Mapping[str, Any], job_spec: Mapping[str, Any], remarks: Remarks) -> None:

@@ -28,7 +28,6 @@ API_GROUP, KIND = "kubeflow.org", "PyTorchJob"
 REPLICAS = "spec.pytorchReplicaSpecs"
 METRICS = "spec.elasticPolicy.metrics"
 CONTAINER = "pytorch"
-OWN_CONTROLLER = "kubeflow.org/training-operator"
 DEFAULT_RESTART_POLICY = "OnFailure"
 DEFAULT_PROCESSES = "auto"
 DEFAULT_CLEAN_POD_POLICY = "None"  # here it is Running
@@ -71,7 +70,7 @@ def migrate_pytorchjob(
         )
     run_policy = dict(part(spec, "runPolicy"))
     run_policy["cleanPodPolicy"] = run_policy.get("cleanPodPolicy") or DEFAULT_CLEAN_POD_POLICY
-    fields = run_fields("spec.runPolicy", run_policy, OWN_CONTROLLER, metadata, remarks)
+    fields = run_fields("spec.runPolicy", run_policy, metadata, remarks)
     _scheduling(part(run_policy, "schedulingPolicy"), pods.template["spec"], sizes, remarks)
     job = make_job(metadata, pods, sizes, processes, fields, {"failurePolicy": policy})
     return [job, *_autoscaler(part(spec, "elasticPolicy").get("metrics"), job, remarks)]
@@ -111,25 +110,19 @@ def _sizes(
 
 
 def _rendezvous(elastic: Mapping[str, Any], remarks: Remarks) -> None:
-    fields = [
-        field for field in ("rdzvPort", "rdzvHost", "rdzvId") if elastic.get(field) is not None
-    ]
     if elastic.get("rdzvBackend") in ("etcd", "etcd-v2"):
-        remarks.add(
+        remarks.drop(
             "spec.elasticPolicy.rdzvBackend",
-            "etcd is not needed: the operator decides who is in the group",
+            "the operator, and not etcd, decides who is in the group",
         )
-    if fields:
-        verb = "is" if len(fields) == 1 else "are"
-        remarks.add(
-            "spec.elasticPolicy",
-            f"{', '.join(fields)} {verb} dropped: the operator tells the workers where to meet",
-        )
-    text = (
-        "is dropped. For last_call_timeout, set spec.resizePolicy.settleSeconds. A job below "
-        "its minimum waits, it does not time out"
+    reasons = dict.fromkeys(
+        ("rdzvPort", "rdzvHost", "rdzvId"), "the operator tells the workers where to meet"
     )
-    remarks.add_set("spec.elasticPolicy", elastic, {"rdzvConf": text})
+    reasons["rdzvConf"] = (
+        "for last_call_timeout, set spec.resizePolicy.settleSeconds. A job below its minimum "
+        "waits, it does not time out"
+    )
+    remarks.drop_set("spec.elasticPolicy", elastic, reasons)
 
 
 def _processes(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> Manifest:
@@ -165,36 +158,26 @@ def _scheduling(
             "becomes the pods' priorityClassName; there it was the PodGroup's",
         )
     texts = {
-        "queue": f"is dropped. For a queue of Kueue, set the label {QUEUE_LABEL}",
+        "queue": f"for a queue of Kueue, set the label {QUEUE_LABEL}",
         "minAvailable": (
-            "is dropped. With spec.scheduling.gangScheduler, the PodGroup has the size of the "
+            "with spec.scheduling.gangScheduler, the PodGroup has the size of the "
             f"least group that trains ({sizes.get('minReplicas', sizes['replicas'])})"
         ),
-        "minResources": (
-            "is dropped: spec.scheduling.gangScheduler computes it from the template's requests"
-        ),
+        "minResources": ("spec.scheduling.gangScheduler computes it from the template's requests"),
         "scheduleTimeoutSeconds": (
-            "is dropped. spec.scheduling.scheduleTimeoutSeconds makes a job give its places "
+            "spec.scheduling.scheduleTimeoutSeconds makes a job give its places "
             "back, with any scheduler"
         ),
     }
-    remarks.add_set(path, policy, texts)
+    remarks.drop_set(path, policy, texts)
 
 
 def _autoscaler(metrics: object, job: Manifest, remarks: Remarks) -> list[Manifest]:
     spec, metadata = job["spec"], job["metadata"]
     if not metrics:
         return []
-    if "minReplicas" not in spec:
-        text = "are dropped: the job has a fixed size, which no autoscaler can change"
-        remarks.add(METRICS, text)
-        return []
-    if "name" not in metadata:
-        remarks.add(
-            METRICS,
-            "is dropped: a HorizontalPodAutoscaler needs the job's name, and generateName sets "
-            "it later",
-        )
+    if "minReplicas" not in spec or "name" not in metadata:
+        remarks.drop(METRICS, "an autoscaler needs a job with a name, and of no fixed size")
         return []
     remarks.add(
         METRICS,

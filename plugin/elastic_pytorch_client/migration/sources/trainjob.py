@@ -28,31 +28,18 @@ from elastic_pytorch_client.migration.template import requested
 Manifest = dict[str, Any]
 
 API_GROUP, KIND = "trainer.kubeflow.org", "TrainJob"
-OWN_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 PATH, REFERENCE = "spec.trainer", "spec.runtimeRef"
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 TRAINER_JOB = TRAINER_CONTAINER = "node"
 # Kubeflow's torch-distributed, without the image, which differs with its release.
+TORCH_NODE: Manifest = {
+    "metadata": {"labels": {ANCESTOR: "trainer"}},
+    "spec": {"template": {"spec": {"containers": [{"name": TRAINER_CONTAINER}]}}},
+}
+TORCH_JOBS: Manifest = {"replicatedJobs": [{"name": TRAINER_JOB, "template": TORCH_NODE}]}
 TORCH_DISTRIBUTED: Manifest = {
-    "spec": {
-        "mlPolicy": {"numNodes": 1, "torch": {}},
-        "template": {
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": TRAINER_JOB,
-                        "template": {
-                            "metadata": {"labels": {ANCESTOR: "trainer"}},
-                            "spec": {
-                                "template": {"spec": {"containers": [{"name": TRAINER_CONTAINER}]}}
-                            },
-                        },
-                    }
-                ]
-            }
-        },
-    }
+    "spec": {"mlPolicy": {"torch": {}}, "template": {"spec": TORCH_JOBS}}
 }
 # Lists and mappings that a patch completes; it replaces others.
 MERGED_BY = {"env": "name", "volumeMounts": "mountPath"} | dict.fromkeys(
@@ -100,7 +87,7 @@ def migrate_trainjob(
     policy = part(runtime, "mlPolicy")
     number = trainer.get("numProcPerNode") or part(policy, "torch").get("numProcPerNode") or "auto"
     processes = _processes(str(number), container, pods, remarks)
-    fields = run_fields("spec", spec, OWN_CONTROLLER, metadata, remarks)
+    fields = run_fields("spec", spec, metadata, remarks)
     limits = {"backoffLimit": of_node.get("backoffLimit"), "maxFailures": pods.max_restarts}
     claims = claims_of_policies(REFERENCE, part(runtime, "template", "spec"))
     shared = shared_claims(claims, pods, remarks)
@@ -127,11 +114,7 @@ def _place_together(
     if not policy:
         return {}
     gang = "Coscheduling" if "coscheduling" in policy else "Kubernetes"
-    text = (
-        f"the podGroupPolicy becomes spec.scheduling.gangScheduler: name {gang} in gangSchedulers "
-        "of the operator's chart, or remove it"
-    )
-    return gang_scheduling(REFERENCE, gang, text, metadata, remarks)
+    return gang_scheduling(f"{REFERENCE}, podGroupPolicy", gang, metadata, remarks)
 
 
 def _with_labels(manifest: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
@@ -227,7 +210,11 @@ def _find_trainer(spec: Mapping[str, Any], remarks: Remarks) -> Mapping[str, Any
 
 def _apply_patches(spec: Mapping[str, Any], job: str, template: Manifest, remarks: Remarks) -> None:
     """Applies a TrainJob's patches to a pod template, in the form of each Trainer release."""
-    for path, patch in _patches(spec, job, remarks):
+    for path, targets, patch in _patches(spec, remarks):
+        if job not in targets:
+            named = ", ".join(map(str, targets))
+            remarks.add(path, f"the patch of {named} is dropped, as that job is")
+            continue
         for field, value in part(patch, "metadata").items():
             if field in COMPLETED:
                 _patch_field(template.setdefault("metadata", {}), field, value)
@@ -245,8 +232,9 @@ def _patch_container(container: Manifest, patch: Mapping[str, Any]) -> None:
 
 
 def _patches(
-    spec: Mapping[str, Any], job: str, remarks: Remarks
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    spec: Mapping[str, Any], remarks: Remarks
+) -> Iterator[tuple[str, list[object], Mapping[str, Any]]]:
+    """Each patch of a pod template, with the names of its jobs."""
     for place, patch in enumerate(spec.get("runtimePatches") or ()):  # Trainer 2.2 and newer
         runtime = part(patch, "trainingRuntimeSpec", "template", "spec")
         for replicated in runtime.get("replicatedJobs") or ():
@@ -258,20 +246,12 @@ def _patches(
                     "metadata of the Job is dropped: there is none. The pods' metadata go into "
                     "spec.template",
                 )
-            if replicated.get("name") == job:
-                yield path, part(of_job, "spec", "template")
-            else:
-                remarks.add(
-                    path, f"the patch of {replicated.get('name')} is dropped, as that job is"
-                )
+            yield path, [replicated.get("name")], part(of_job, "spec", "template")
     for field in ("podTemplateOverrides", "podSpecOverrides"):  # 2.1, 2.0
         for place, override in enumerate(spec.get(field) or ()):
             path, own = f"spec.{field}[{place}]", {**override}
             targets = [target.get("name") for target in own.pop("targetJobs", None) or ()]
-            if job in targets:
-                yield path, own if field == "podTemplateOverrides" else {"spec": own}
-            else:
-                remarks.add(path, f"is dropped, as {', '.join(map(str, targets))} is")
+            yield path, targets, own if field == "podTemplateOverrides" else {"spec": own}
 
 
 def _patch_containers(

@@ -12,8 +12,8 @@ from elastic_pytorch_client.migration.job_metadata import (
     migrate_metadata,
 )
 from elastic_pytorch_client.migration.job_size import group_size
-from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.sources.job import job_trains
+from elastic_pytorch_client.migration.remarks import Remarks
+from elastic_pytorch_client.migration.sources.job import PASSED, job_trains, leave_out_others
 from elastic_pytorch_client.migration.sources.replica_templates import read_replicas
 from elastic_pytorch_client.migration.sources.training_pods import (
     Claim,
@@ -32,23 +32,14 @@ API_GROUP, KIND = "batch.volcano.sh", "Job"
 SCHEDULER = "volcano"
 VOLUME = "volume"
 DEFAULT_QUEUE = "default"
-GANG = (
-    "spec.scheduling.gangScheduler has Kubernetes' own scheduler place the workers together, from "
-    "1.37 on: name Kubernetes in gangSchedulers of the operator's chart. Set Coscheduling if the "
-    "cluster has that, or remove it"
-)
 QUEUE = (
     f"becomes the label {QUEUE_LABEL}: Kueue admits the workers together. Create a LocalQueue of "
     "this name, or remove the label"
 )
 # Other plugins get a remark.
-PLUGINS = ("pytorch", "svc", "env", "ssh")
-PASSED = (
-    "is passed on as it is: there is no plugin pytorch, and no task starts torchrun, has "
-    "MASTER_ADDR, or runs a training script"
-)
+PLUGINS = ("pytorch", "svc", "env")
 POLICIES = (
-    "are dropped: a lost pod is replaced and a failed process restarted, and the job is complete "
+    "a lost pod is replaced and a failed process restarted, and the job is complete "
     "when all its workers have succeeded. See spec.failurePolicy"
 )
 
@@ -68,20 +59,8 @@ def migrate_volcano_job(
     if not training:
         remarks.add("spec.tasks", PASSED)
         return [manifest]
-    if len(training) > 2 or (
-        len(training) == 2 and roles[0] not in [task.get("name") for task in training]
-    ):
-        names = ", ".join(str(task.get("name")) for task in training)
-        raise CannotMigrate(
-            "spec.tasks",
-            f"{names} train, and a job has pods of one kind: write a Job for each of them",
-        )
-    for task in tasks:
-        if task not in training:
-            remarks.add(
-                f"spec.tasks[{task.get('name')}]",
-                "is dropped, for it does not train. Run it as a Job of its own",
-            )
+    has_master = roles[0] in [task.get("name") for task in training]
+    leave_out_others("spec.tasks", tasks, training, remarks, most=2 if has_master else 1)
     # Workers first: their values win over the master's.
     training.sort(key=lambda task: task.get("name") == roles[0])
     templates = [
@@ -162,9 +141,9 @@ def _failure_policy(
     retries = spec.get("maxRetry")
     backoff = "spec.maxRetry", None if retries is None else int(retries)
     policy = failure_policy("spec.tasks", "", backoff, pods, remarks)
-    remarks.add_set("spec", spec, {"policies": POLICIES})
+    remarks.drop_set("spec", spec, {"policies": POLICIES})
     for task in training:
-        remarks.add_set(f"spec.tasks[{task.get('name')}]", task, {"policies": POLICIES})
+        remarks.drop_set(f"spec.tasks[{task.get('name')}]", task, {"policies": POLICIES})
     return {"failurePolicy": policy}
 
 
@@ -173,7 +152,7 @@ def _place_together(spec: Mapping[str, Any], metadata: Manifest, remarks: Remark
     if queue != DEFAULT_QUEUE:
         metadata["labels"] = {QUEUE_LABEL: queue, **metadata.get("labels", {})}
         remarks.add("spec.queue", QUEUE)
-    return gang_scheduling("spec.schedulerName", "Kubernetes", GANG, metadata, remarks)
+    return gang_scheduling("spec.schedulerName", "Kubernetes", metadata, remarks)
 
 
 def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> None:
@@ -185,13 +164,8 @@ def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> 
         pod.setdefault("schedulerName", scheduler)
     for plugin in spec.get("plugins") or ():
         if plugin not in PLUGINS:
-            remarks.add(f"spec.plugins.{plugin}", "is dropped: the operator has no such plugin")
-        elif plugin == "ssh":
-            remarks.add(
-                "spec.plugins.ssh",
-                "is dropped: workers need no SSH, for the agent starts the processes in each pod",
-            )
+            remarks.drop(f"spec.plugins.{plugin}", "the agent starts the processes without it")
     lost = dict.fromkeys(
-        ("minSuccess", "networkTopology", "runningEstimate"), "is dropped: it has no counterpart"
+        ("minSuccess", "networkTopology", "runningEstimate"), "it has no counterpart"
     )
-    remarks.add_set("spec", spec, lost)
+    remarks.drop_set("spec", spec, lost)

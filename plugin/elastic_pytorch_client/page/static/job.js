@@ -20,7 +20,7 @@ export class JobView {
     const above = ["head", "error", "facts", "why", "timeline", "interruptions", "cause", "workers",
       "stacks"].map(part);
     const below = ["conditions", "events"].map(part);
-    const back = h("button", { type: "button", class: "back", click: close, title: "Escape" },
+    const back = h("button", { class: "back", click: close, title: "Escape" },
       "‹ Jobs");
     this.log = new LogView(this.path);
     this.timeline = new Timeline(this.parts.timeline);
@@ -101,11 +101,11 @@ export class JobView {
       ...(slow ? [worker.slowdown
         ? h("span", { class: "note" }, `${worker.slowdown} × the median's work`) : ""] : []),
       h("button",
-        { type: "button", class: "plain", "aria-label": `log of ${worker.name}`,
+        { class: "plain", "aria-label": `log of ${worker.name}`,
           click: () => this.log.show(worker.index, true) }, "log")]);
     const heads = { Rank: "number", Index: "number", State: "", Pod: "", Node: "",
       ...(slow ? { Slow: "" } : {}), Log: "" };
-    const button = h("button", { type: "button", class: "chip", click: () => this.readStacks() },
+    const button = h("button", { class: "chip", click: () => this.readStacks() },
       "Read stacks");
     return card(offered && rows.length ? ["Workers", button] : "Workers",
       rows.length
@@ -166,7 +166,7 @@ function why({ why: said, row }) {
 }
 
 function command(text) {
-  const copy = h("button", { type: "button", class: "plain", click: async () => {
+  const copy = h("button", { class: "plain", click: async () => {
     await navigator.clipboard.writeText(text);
     copy.textContent = "copied";
   } }, "copy");

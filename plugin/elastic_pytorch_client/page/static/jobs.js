@@ -149,7 +149,7 @@ export class JobList {
       ([, all]) => all.map(([state, count]) => {
         const click = () => this.choose("state", chosen === state ? "" : state);
         return h("button",
-          { type: "button", class: "chip", "aria-pressed": String(chosen === state),
+          { class: "chip", "aria-pressed": String(chosen === state),
             "data-key": `state ${state}`, click },
           `${state} `, h("b", {}, number(count)));
       }));

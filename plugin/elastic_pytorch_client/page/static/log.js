@@ -16,7 +16,7 @@ export class LogView {
         input: () => this.draw() });
     this.follow = h("input", { type: "checkbox", checked: true });
     this.text = h("pre", { class: "text log", tabindex: 0, "aria-label": "The end of the log" });
-    const download = h("button", { type: "button", class: "plain", click: () => this.download() },
+    const download = h("button", { class: "plain", click: () => this.download() },
       "download all");
     this.element = card(
       ["Log", this.select, this.search, h("label", {}, this.follow, " follow"), download],

@@ -19,7 +19,7 @@ export class Timeline {
     this.picture = h("div", { class: "picture" });
     this.values = h("p", { class: "small" }, HINT);
     this.buttons = RANGES.map(([name, seconds]) =>
-      h("button", { type: "button", class: "chip", click: () => {
+      h("button", { class: "chip", click: () => {
         setParameter("range", seconds);
         this.paint();
       } }, name));

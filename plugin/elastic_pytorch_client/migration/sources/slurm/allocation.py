@@ -82,13 +82,9 @@ def seconds_of(time: str) -> int | None:
         or (dash and not days.isdecimal())
     ):
         raise CannotMigrate("--time", f"{time} is no time: write it as days-hours:minutes:seconds")
-    numbers = [int(part) for part in parts]
-    if dash:
-        hours, minutes, seconds = (*numbers, 0, 0)[:3]
-    elif len(numbers) < 3:
-        hours, minutes, seconds = 0, numbers[0], (*numbers, 0)[1]
-    else:
-        hours, minutes, seconds = numbers
+    if not dash and len(parts) < 3:
+        parts = ["0", *parts]  # begins with minutes
+    hours, minutes, seconds = (*map(int, parts), 0, 0)[:3]
     whole_days = int(days or 0) * SECONDS_A_DAY
     return whole_days + hours * SECONDS_AN_HOUR + minutes * SECONDS_A_MINUTE + seconds
 

@@ -32,8 +32,6 @@ LAUNCHER = re.compile(
 )
 OWN_LAUNCHER = re.compile(rf"(?:[\w./-]*/)?(?:{'|'.join({*OTHER_LAUNCHERS} - {'mpirun'})})\s")
 SHELL_SCRIPT = re.compile(r"[\w./-]+\.sh\b")
-# As the agent sets the variable anyway.
-TO_ITSELF = re.compile(r"""(?<!\S)(\w+)=("?)\$\{?\1\}?\2\s+""")
 # They set nothing up that a pod would miss.
 QUIET = {
     *("[", "[[", ":", "clear", "date", "echo", "exit", "hostname", "ls", "nvidia-smi", "popd"),
@@ -43,10 +41,6 @@ QUIET = {
 # What srun starts on all nodes beside a training.
 BESIDE = {"cat", "chmod", "cp", "ln", "mkdir", "mv", "pkill", "rm", "rsync", "sync", "tar", "touch"}
 UNTOUCHED = "\0"
-SOFTWARE = {
-    *("module", "ml", "conda", "mamba", "micromamba", "source", ".", "eval", "pip", "spack"),
-    "pyenv",
-}
 # Slurm's variable of a task, and torchrun's of a process.
 OF_A_TASK = {
     "SLURM_PROCID": "${RANK}",
@@ -238,7 +232,7 @@ def _start(command: Command, part: str) -> Start | None:
         # there, the outer shell takes a backslash away, which shlex leaves
         quoted = re.match(r"\S+\s+\S+\s+\"", text)
         text = re.sub(r"\\([$`])", r"\1", words[2]) if quoted else words[2]
-    return Start(command.line, TO_ITSELF.sub("", text), by_srun, before, command.nested)
+    return Start(command.line, text, by_srun, before, command.nested)
 
 
 def _program_of_srun(part: str) -> int:
@@ -256,8 +250,6 @@ def _say(command: Command, part: str, around: Surroundings, remarks: Remarks) ->
         remarks.add(path, f"`{part}` is dropped: it stands in a loop, a condition or a function")
     elif program in ("cd", "pushd") and rest.startswith("/"):
         around.folder = rest.strip("'\"")
-    elif program in SOFTWARE:
-        remarks.add(path, f"`{part}` is dropped: put the software into the image")
     else:
         remarks.add(
             path, f"`{part}` is dropped: do it in the image, in the script, or in an init container"

@@ -9,7 +9,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.migration import shell_text
 from elastic_pytorch_client.migration.job_metadata import LONGEST_NAME, set_fields
 from elastic_pytorch_client.migration.job_size import group_size
-from elastic_pytorch_client.migration.launch import PYTHON, Launch
+from elastic_pytorch_client.migration.launch import PYTHON
 from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT, listed
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.slurm.allocation import (
@@ -18,7 +18,6 @@ from elastic_pytorch_client.migration.sources.slurm.allocation import (
     seconds_of,
 )
 from elastic_pytorch_client.migration.sources.slurm.commands import (
-    ASSIGNMENT,
     VARIABLE,
     Start,
     Surroundings,
@@ -65,6 +64,7 @@ TIME = (
     "which it waits for workers counts, too"
 )
 NO_COUNTERPART = "it has no counterpart"
+SET_BY_ENV = re.compile(r"\benv .*")
 IMAGE = re.compile(r"--container-image[= ](\S+)")
 IN_A_REGISTRY = re.compile(r"\w[\w./:@#-]*\Z")  # others are files
 TASKS = re.compile(r"--ntasks-per-node[= ](\d+)")
@@ -103,7 +103,7 @@ def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Ma
         *(["container-mounts"] if "--container-mounts" in start.before else []),
     ]:
         if option not in READ | WITHOUT_REMARK:
-            remarks.add(f"--{option}", f"is dropped: {DROPPED.get(option, NO_COUNTERPART)}")
+            remarks.drop(f"--{option}", DROPPED.get(option, NO_COUNTERPART))
     return [job]
 
 
@@ -138,15 +138,11 @@ def _pods(
     remarks: Remarks,
 ) -> TrainingPods:
     path, image = f"line {start.line}", _image(start, options, remarks)
-    environment = around.environment | _set_by_env(start.before)
+    if set_by_env := SET_BY_ENV.search(start.before):
+        raise CannotMigrate(path, f"{set_by_env[0].strip()}: export the variables before srun")
+    environment = dict(around.environment)
     if environment.pop(DEVICES, None) is not None:
-        remarks.add(DEVICES, "is dropped: a pod sees the GPUs of its resources.limits")
-    if unknown := sorted({*around.unknown} - SET_BY_AGENT - set(environment)):
-        remarks.add(
-            path,
-            f"{', '.join(unknown)}: set in the container's env, for only the batch script knows "
-            "the values",
-        )
+        remarks.drop(DEVICES, "a pod sees the GPUs of its resources.limits")
     if needed := _needed_without_value(start.text):
         has = "has" if len(needed) == 1 else "have"
         text = (
@@ -172,7 +168,16 @@ def _pods(
         if remark.path != f"{path}.env":  # that the group's are set is no news here
             remarks.add(path, remark.text)
     launch = pods.launch
-    _say_variables(path, launch, environment, remarks)
+    read = {
+        found["name"] or found["plain"]
+        for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))
+    }
+    read -= SET_BY_AGENT - {"NODE_RANK"} | {"GROUP_RANK", "local_rank"} | ALWAYS_SET
+    if unknown := sorted(({*around.unknown} - SET_BY_AGENT | read) - set(environment)):
+        remarks.add(
+            path,
+            f"{', '.join(unknown)}: set in the container's env, for the batch script does not run",
+        )
     used = " ".join((*launch.command, *launch.args, *environment.values(), folder))
     if folders := sorted(set(FOLDERS.findall(used))):
         remarks.add(
@@ -181,12 +186,6 @@ def _pods(
             "them",
         )
     return pods
-
-
-def _set_by_env(before: str) -> dict[str, str]:
-    """The variables that `srun env NAME=VALUE …` sets."""
-    _, _, words = before.partition(" env ")
-    return {name: value.strip("'\"") for name, _, value in ASSIGNMENT.findall(words)}
 
 
 def _image(start: Start, options: Mapping[str, str], remarks: Remarks) -> str:
@@ -235,21 +234,6 @@ def _started(text: str) -> list[str]:
         if words and PYTHON.match(PurePosixPath(words[0]).name):
             found += [word for word in words[1:] if not word.startswith("-") or word == "-c"][:1]
     return found
-
-
-def _say_variables(
-    path: str, launch: Launch, environment: Mapping[str, str], remarks: Remarks
-) -> None:
-    used = {
-        found["name"] or found["plain"]
-        for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))
-    }
-    of_processes = SET_BY_AGENT - {"NODE_RANK"} | {"GROUP_RANK", "local_rank"}
-    if unknown := sorted(used - set(environment) - of_processes - ALWAYS_SET):
-        remarks.add(
-            path,
-            f"{', '.join(unknown)}: set in the container's env, for the batch script does not run",
-        )
 
 
 def _processes(
