@@ -27,7 +27,7 @@ class MappedState:
             fd, self._length, flags=mmap.MAP_PRIVATE, offset=slot.offset
         )
         self._address = torch.frombuffer(self._map, dtype=torch.uint8).data_ptr()
-        self.tree: Any = view_payload(self._map, self._length)
+        self.tree: Any = view_payload(self._map)
 
     def holds(self, tensor: torch.Tensor) -> bool:
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided:

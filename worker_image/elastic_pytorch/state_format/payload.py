@@ -50,9 +50,9 @@ def decoded(payload: bytes) -> Any:
     return read_payload(partial(_copy_from, payload), len(payload))
 
 
-def view_payload(memory: mmap.mmap, length: int) -> Any:
-    """Returns the state at the beginning of mapped memory, with tensors that are views of it."""
-    return _take_apart(partial(_copy_from, memory), length, partial(view_at, memory))
+def view_payload(memory: mmap.mmap) -> Any:
+    """Returns the state in mapped memory, with tensors that are views of it."""
+    return _take_apart(partial(_copy_from, memory), len(memory), partial(view_at, memory))
 
 
 def view_at(memory: mmap.mmap, offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:

@@ -10,7 +10,8 @@ import collections
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -30,9 +31,8 @@ _FACTORIES: dict[str, Any] = {
 
 _TEXT = frozenset({str})
 _SETS = {set: "s", frozenset: "f"}
-_SET_TAGS: dict[str, Any] = {tag: kind for kind, tag in _SETS.items()}
 _BYTES = {bytes: "b", bytearray: "B"}
-_BYTES_TAGS: dict[str, Any] = {tag: kind for kind, tag in _BYTES.items()}
+_KINDS: dict[str, Any] = {tag: kind for kind, tag in (_SETS | _BYTES).items()}
 
 _encode_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
@@ -58,10 +58,8 @@ def flatten(tree: Any) -> tuple[bytes, list[torch.Tensor]]:
 def unflatten(skeleton: bytes, tensors: Sequence[torch.Tensor]) -> Any:
     """Raises a ValueError if this is not a skeleton, or these are not its tensors."""
     decoder = _Decoder(tensors)
-    try:
+    with _broken_is_value_error():
         tree = decoder.decode(_parse(skeleton))
-    except (TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
-        raise ValueError(f"a broken skeleton: {type(error).__name__}: {error}") from None
     if decoder.next != len(tensors):
         raise ValueError(f"{len(tensors)} tensors for a skeleton of {decoder.next}")
     return tree
@@ -70,15 +68,21 @@ def unflatten(skeleton: bytes, tensors: Sequence[torch.Tensor]) -> Any:
 def tensor_kinds(skeleton: bytes) -> list[tuple[torch.dtype, torch.Size]]:
     """Returns the types and shapes of a skeleton's tensors; raises as `unflatten` does."""
     kinds: list[tuple[torch.dtype, torch.Size]] = []
-    try:
+    with _broken_is_value_error():
         for node in _tensor_nodes(_parse(skeleton)):
             sizes = node[2:]
             if not all(type(size) is int and size >= 0 for size in sizes):
                 raise ValueError(f"not a shape: {sizes}")
             kinds.append((DTYPES[node[1]], torch.Size(sizes)))
+    return kinds
+
+
+@contextmanager
+def _broken_is_value_error() -> Iterator[None]:
+    try:
+        yield
     except (TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
         raise ValueError(f"a broken skeleton: {type(error).__name__}: {error}") from None
-    return kinds
 
 
 def _parse(skeleton: bytes) -> Any:
@@ -162,8 +166,8 @@ def _encode_rest(kind: type, value: Any, tensors: list[torch.Tensor]) -> Any:
         return [_BYTES[kind], base64.b64encode(value).decode()]
     if kind is complex:
         return ["c", value.real, value.imag]
-    if kind is torch.dtype:
-        return ["t", _DTYPE_NAMES[value]] if value in _DTYPE_NAMES else _refuse()
+    if kind is torch.dtype and value in _DTYPE_NAMES:
+        return ["t", _DTYPE_NAMES[value]]
     if kind is torch.device:
         return ["v", str(value)]
     return _encode_numpy(kind, value, tensors)
@@ -172,19 +176,15 @@ def _encode_rest(kind: type, value: Any, tensors: list[torch.Tensor]) -> Any:
 def _encode_numpy(kind: type, value: Any, tensors: list[torch.Tensor]) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is None or not (kind is numpy.ndarray or issubclass(kind, numpy.generic)):
-        return _refuse()
+        raise UnsupportedValue
     array = numpy.asarray(value)
     if array.dtype.name not in DTYPES or numpy.dtype(array.dtype.name) != array.dtype.newbyteorder(
         "="
     ):
-        return _refuse()
+        raise UnsupportedValue
     # A copy, because numpy does not count writes, and torch has no read-only tensors.
     array = numpy.array(array, array.dtype.newbyteorder("="), order="C")
     return _encode_tensor("A" if kind is numpy.ndarray else "S", torch.from_numpy(array), tensors)
-
-
-def _refuse() -> NoReturn:
-    raise UnsupportedValue
 
 
 def _find_unsupported(tree: Any) -> tuple[str, Any]:
@@ -218,12 +218,7 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _complaint(value: Any) -> str:
     kind = type(value)
-    if isinstance(value, (dict, list, tuple)) and kind in (
-        dict,
-        list,
-        tuple,
-        collections.OrderedDict,
-    ):
+    if kind in (dict, list, tuple, collections.OrderedDict):
         return f"a {kind.__name__} that contains itself, or is nested too deeply, cannot be saved"
     if kind is int:
         return "a number of thousands of digits cannot be saved"
@@ -285,10 +280,10 @@ class _Decoder:
             return torch.Size(parts)
         if tag == "(":
             return tuple(self.decode(part) for part in parts)
-        if tag in _SET_TAGS:
-            return _SET_TAGS[tag](self.decode(part) for part in parts)
-        if tag in _BYTES_TAGS:
-            return _BYTES_TAGS[tag](base64.b64decode(parts[0], validate=True))
+        if tag in _SETS.values():
+            return _KINDS[tag](self.decode(part) for part in parts)
+        if tag in _BYTES.values():
+            return _KINDS[tag](base64.b64decode(parts[0], validate=True))
         if tag == "c":
             return complex(*parts)
         if tag == "t":

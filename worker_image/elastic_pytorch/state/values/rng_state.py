@@ -66,5 +66,4 @@ def put_back(state: dict[str, Any], rank: int, world_size: int, step: int) -> No
     for generator, captured in zip(device_generators(), state.get("devices", []), strict=False):
         generator.set_state(captured)
     if "numpy" in state and (numpy_random := sys.modules.get("numpy.random")) is not None:
-        kind, keys, *rest = state["numpy"]
-        numpy_random.set_state((kind, keys, *rest))
+        numpy_random.set_state(tuple(state["numpy"]))
