@@ -9,7 +9,7 @@ from torch.distributed.tensor import DTensor
 
 from elastic_pytorch.group.rank_group import TorchGroup, gather_objects
 from elastic_pytorch.state.sharded.regions import Region, local_part, region_of
-from elastic_pytorch.state.values.trained import Trained
+from elastic_pytorch.state.values.trained import Trained, kind_of
 
 WORD_BYTES = 4  # at most: a larger element is several words
 WORDS = {1: torch.uint8, 2: torch.int16, WORD_BYTES: torch.int32}
@@ -77,8 +77,8 @@ def checksums(ranks: Sequence[Mapping[tuple[str, str], Seen]]) -> dict[tuple[str
 
 def seen(tensor: DTensor) -> Seen:
     region = region_of(tensor)
-    kind = f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-    return Seen(kind, region, part_sum(local_part(tensor), region.offset), not tensor.requires_grad)
+    own_sum = part_sum(local_part(tensor), region.offset)
+    return Seen(kind_of(tensor), region, own_sum, not tensor.requires_grad)
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 from elastic_pytorch.group.rank_group import gather_objects
+from elastic_pytorch.state.values.registered import is_stateful
 from elastic_pytorch.state_format.payload import decoded, encoded
 
 Kept = TypeVar("Kept")
@@ -39,7 +40,7 @@ class PerRank(Generic[Kept]):
                 f"PerRank({type(each).__name__}): a model, an optimizer or an ElasticSampler is "
                 "the same on all ranks"
             )
-        if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+        if not is_stateful(each):
             raise TypeError(
                 f"PerRank({type(each).__name__}): it needs a state_dict and a load_state_dict"
             )

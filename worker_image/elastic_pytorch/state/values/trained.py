@@ -77,14 +77,14 @@ class Trained:
             raise RuntimeError(
                 "it was committed as a whole: register the model itself, or begin in another folder"
             )
-        own = self._values()
-        self._refuse_other_weights(state["frozen"], own)
-        for name in own:
-            if name not in state["trained"] and name not in state["frozen"]:
-                raise RuntimeError(f"{name} is not in it")
-        for name in state["trained"]:
+        own, saved = self._values(), state["frozen"] | state["trained"]
+        for name in saved:
             if name not in own:
                 raise RuntimeError(f"it has {name}, and the model does not")
+        self._refuse_other_weights(state["frozen"], own)
+        for name in own:
+            if name not in saved:
+                raise RuntimeError(f"{name} is not in it")
         self.trained_model.load_state_dict(state["trained"], strict=False)
         self._kept = {name for name in state["trained"] if isinstance(own[name], Parameter)}
         self._to_be_checked = 2  # the restored state is committed, and then a step
@@ -140,8 +140,6 @@ class Trained:
 
     def _refuse_other_weights(self, frozen: dict[str, str], own: dict[str, Any]) -> None:
         for name, known in frozen.items():
-            if name not in own:
-                raise RuntimeError(f"it has {name}, and the model does not")
             if not isinstance(own[name], torch.Tensor):
                 raise RuntimeError(f"{name} is no tensor here")
             if (loaded := self._remember(name, own[name])) != known:
@@ -195,6 +193,8 @@ def describe(value: torch.Tensor) -> str:
     whole = content[: rows * ROW_BYTES].view(torch.int64).view(rows, ROW_BYTES // 8)
     for table in whole.split(ROWS):  # type: ignore[no-untyped-call]
         digest.update(repr(torch.cat([table.sum(0), table.sum(1)]).tolist()).encode())
-    return (
-        f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)} #{digest.hexdigest()[:16]}"
-    )
+    return f"{kind_of(value)} #{digest.hexdigest()[:16]}"
+
+
+def kind_of(value: torch.Tensor) -> str:
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
