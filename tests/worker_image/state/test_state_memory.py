@@ -251,7 +251,7 @@ def flush_amid_steps(folder: Path) -> list[int]:
         if dist.get_rank() == 0:
             state.best = state.step + 1.0
         state.commit()
-        committed.append(state._committed)
+        committed.append(state._version.step)
         if state.step == 5:
             assert state.flush()
     return committed

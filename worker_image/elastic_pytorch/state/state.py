@@ -28,6 +28,7 @@ from elastic_pytorch.state.last_commits import (
 )
 from elastic_pytorch.state.options import Options as StateOptions
 from elastic_pytorch.state.restore import Search, load_initial
+from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state.step_boundary import (
     NO_AGREEMENT,
     Agreement,
@@ -84,11 +85,10 @@ class State(Contents):
         /,
         **registered: Any,
     ) -> None:
-        options = StateOptions() if options is None else options
+        self._options = options = StateOptions() if options is None else options
         super().__init__(registered)
         self._refuse_options(options)
         self._keep = what_to_keep(options.keep, options.keep_every_steps)
-        self._total_steps, self._initial = options.total_steps, options.initial
         # Steps after which training may be done.
         self._ends = set[int]() if options.total_steps is None else {options.total_steps}
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
@@ -102,8 +102,7 @@ class State(Contents):
         self._commits = Commits(
             self._interval, self._LANE(), self._objects.values(), overlap=options.overlap
         )
-        self._version = StateVersion(0, 0)  # of the last commit
-        self._committed = 0  # the step of the last commit
+        self._version = NONE  # of the last commit
         self._memory: PodMemory | None = None
         self._leave: weakref.finalize[Any, Any] | None = None
         self._reports = StepReports(self._name, self._interval)
@@ -160,7 +159,7 @@ class State(Contents):
         self._load(found)
         if found.shared:
             group.gather([0])  # all have read what they share
-        self._version, self._committed = StateVersion(found.generation, self._step), self._step
+        self._version = StateVersion(found.generation, self._step)
         if self._rank == 0:
             logger.info("going on from step %d, found in %s", self._step, found.where)
         exchange_all(self._objects.values(), self._group)
@@ -214,7 +213,7 @@ class State(Contents):
         last = self._step in self._ends or any(
             getattr(each, "finished", False) for each in self._objects.values()
         )
-        if due := last or self._interval.due(self._step, self._committed):
+        if due := last or self._interval.due(self._step, self._version.step):
             self._commit_together()
         self._commits.end_step()
         stop = boundary.reached(lambda: agent is not None and agent.wanted())
@@ -301,7 +300,7 @@ class State(Contents):
 
     def _expect_end(self, step: int) -> None:
         """Has the last step of a loop committed and written like `total_steps`."""
-        if self._total_steps is not None:
+        if self._options.total_steps is not None:
             raise ValueError(
                 "the training's end is given twice: leave total_steps out of the State's options, "
                 "as max_steps has it"
@@ -315,8 +314,8 @@ class State(Contents):
 
     def _begin(self) -> dict[str, Any]:
         """Returns the initial state, or the current one without memory and folder."""
-        if self._initial is not None and self._version.generation == 0:
-            load_initial(self._initial)
+        if (initial := self._options.initial) is not None and self._version.generation == 0:
+            load_initial(initial)
         return self._tree()
 
     def _begin_restore(self) -> None:
@@ -367,12 +366,11 @@ class State(Contents):
     def _commit_together(self) -> None:
         if self._compared is None:
             self._compare()
-        self._committed = self._step
         self._exchange()
         self._write()
 
     def _write(self) -> None:
-        self._version = StateVersion(self._version.generation, self._step)
+        self._version = self._version_now()
         if writes_for_its_pod():
             self._commits.write(self._version, self._tree)
         if self._rank == 0 and self._folder and self._commits.snapshot is not None:
@@ -380,6 +378,9 @@ class State(Contents):
         else:  # in a new group in this process, another one may be rank 0
             last_commits.pop(self._name, None)
         unfinished.pop(self, None)
+
+    def _version_now(self) -> StateVersion:
+        return StateVersion(self._version.generation, self._step)
 
     def _flush(self, *, now: bool) -> None:
         commit = last_commits.get(self._name)

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -68,11 +68,9 @@ class ShardedState(State):
         /,
         **registered: Any,
     ) -> None:
-        options = StateOptions() if options is None else options
         super().__init__(folder, options, **registered)
         self._path = location_of(self._folder) if self._folder else None
-        self._uses_memory = options.memory
-        self._saves_by_steps = not options.memory and options.every is not None
+        self._saves_by_steps = not self._options.memory and self._options.every is not None
         self._peers: PeerMemory | None = None
         self._engine: Engine | None = None
         self._stages: list[int] = []  # of the ranks
@@ -114,7 +112,7 @@ class ShardedState(State):
         comparison.refuse_different(group, compared)
         self._stages = agree_on_stages(group, parameters, numbers)
         self._exchange()
-        if self._uses_memory and agent_link.current() is not None and self._peers is None:
+        if self._options.memory and agent_link.current() is not None and self._peers is None:
             self._peers = PeerMemory(self._name, agent_link.pod_client())
             self._commits.snapshot = self._peers.snapshot
         in_memory = known = NONE
@@ -127,7 +125,7 @@ class ShardedState(State):
         self._shared_values = PlainValues(group, {}) if self._world > 1 else None
         self._exchange()  # of what was loaded
         self._leave_unfinished()
-        self._version, self._committed = StateVersion(generation, self._step), self._step
+        self._version = StateVersion(generation, self._step)
         if self._rank == 0:
             missing = ""
             if known > found:
@@ -262,22 +260,21 @@ class ShardedState(State):
         peers = self._peers
         if peers is None:
             if self._saves_by_steps and self._path is not None:
-                self._committed = self._step
+                self._version = self._version_now()
                 self._save()
             return
         if not peers.may_copy and self._boundary is not None and self._boundary.steps_are_long:
             peers.agree_now()  # an agreement some steps later would cost these
         if not peers.copying:
-            if self._committed == 0:  # an optimizer's state appears with its first step
+            if self._version.step == 0:  # an optimizer's state appears with its first step
                 peers.check_room(self._local_tree())
-            self._committed = self._step
             self._exchange()
             self._write()
             if peers.may_copy:
                 peers.plan_copies(self._version)
 
     def _write(self) -> None:
-        self._version = StateVersion(self._version.generation, self._step)
+        self._version = self._version_now()
         if (peers := self._peers) is not None:
             self._commits.write(self._version, lambda: peers.payload(self._local_tree()))
 
@@ -293,7 +290,7 @@ class ShardedState(State):
         if self._save_due:
             self._save_due = False
             self._exchange()
-            in_background = self._uses_memory and self._engine is None
+            in_background = self._options.memory and self._engine is None
             if in_background and has_room_for_copy(tree := self._tree(), self._group):
                 self._begin_save(tree)
             else:
@@ -302,26 +299,25 @@ class ShardedState(State):
     def _begin_save(self, tree: dict[str, Any]) -> None:
         if self._saves_group is None:
             self._saves_group = dist.new_group(backend="gloo")
-        assert self._path is not None
-        version, copied = StateVersion(self._version.generation, self._step), copy_on_cpu(tree)
-        options: Any = {"stages": self._stages, "group": self._saves_group}
-        self._save_began_at = time.monotonic()
         self._background.begin(
-            version, partial(save_sharded, self._path, version, copied, self._keep, **options)
+            self._version_now(), self._start_save(copy_on_cpu(tree), self._saves_group)
         )
+
+    def _start_save(self, tree: dict[str, Any], group: Any) -> Callable[[], None]:
+        assert self._path is not None
+        self._save_began_at = time.monotonic()
+        options: Any = {"stages": self._stages, "group": group, "engine": self._engine}
+        return partial(save_sharded, self._path, self._version_now(), tree, self._keep, **options)
 
     def _take_saved(self, *, wait: bool) -> None:
         if (taken := self._background.take(wait=wait)) is not None:
             self._end_save(*taken)
 
     def _save(self) -> bool:
-        assert self._path is not None
         self._exchange()
-        version, problem = StateVersion(self._version.generation, self._step), None
-        self._save_began_at = time.monotonic()
+        version, problem = self._version_now(), None
         try:
-            options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
-            save_sharded(self._path, version, self._tree(), self._keep, **options)
+            self._start_save(self._tree(), self._group)()
         except (OSError, Superseded) as error:
             problem = error
         self._end_save(version, problem)
@@ -351,7 +347,7 @@ class ShardedState(State):
         if (peers := self._peers) is not None:
             self._commits.settle(wait=True)
             peers.finish_copies()
-            if self._committed != self._step:
+            if self._version.step != self._step:
                 self._commit_together()
                 self._commits.settle(wait=True)
             agent = self._agent_link
