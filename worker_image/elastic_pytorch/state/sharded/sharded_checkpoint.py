@@ -157,8 +157,8 @@ def save_sharded(
                 "rest": rest,
                 "shards": list(shards),
                 "files": [tuple(file) for file in files],
+                "stages": list(dict.fromkeys(stages)),  # this one's is the first
             }
-            content["stages"] = list(dict.fromkeys(stages))  # this one's is the first
             drafts.publish(
                 version, token, keep, lambda: write(draft, version, payload_chunks(content), keep=1)
             )
