@@ -136,11 +136,8 @@ def end_training() -> None:
     if not well:
         if last_commits:
             client = agent_link.pod_client()
-            _ = (
-                client.deliver(LAST_FLUSH_SECONDS)
-                if agent_link.current()
-                else client.drain(LAST_FLUSH_SECONDS)
-            )
+            hand_over = client.deliver if agent_link.current() else client.drain
+            hand_over(LAST_FLUSH_SECONDS)
         return
     if lost := _wait_until_written():
         _fail(NOT_WRITTEN, f"the last commit is not on the disk: {lost}")

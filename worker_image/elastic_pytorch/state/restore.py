@@ -247,7 +247,7 @@ class Search:
                 f"rank 0 cannot claim {self._folder}: its log says why"
             )
         if answer.problem == CANNOT_READ:
-            raise self._problem or OSError(f"rank 0 cannot read a checkpoint in {self._folder}")
+            raise self._problem or OSError(cannot_read(self._folder))
         if answer.problem == CANNOT_BEGIN:
             text = self._group.send(self._words, answer.message_bytes, 0).decode()
             raise self._problem or RuntimeError(f"rank 0: {text}")

@@ -185,9 +185,8 @@ def _fill(
     wanted: dict[int, list[Piece]] = {}
     for piece in plan:
         wanted.setdefault(holders[piece.part], []).append(piece)
-    requested = gather_objects(
-        {holder: each for holder, each in wanted.items() if holder != rank}, group
-    )
+    own = wanted.pop(rank, [])
+    requested = gather_objects(wanted, group)
     sends = {
         other: [
             _box(sources[piece.part][piece.keys], piece.source).contiguous()
@@ -198,15 +197,13 @@ def _fill(
     }
     locals_ = {keys: local_part(tensor) for keys, tensor in targets.items()}
     with torch.no_grad():
-        for piece in wanted.get(rank, ()):
+        for piece in own:
             _box(locals_[piece.keys], piece.target).copy_(
                 _box(sources[piece.part][piece.keys], piece.source)
             )
         receives: dict[int, list[torch.Tensor]] = {}
         late: list[tuple[torch.Tensor, torch.Tensor]] = []
         for holder, each in wanted.items():
-            if holder == rank:
-                continue
             for piece in each:
                 box = _box(locals_[piece.keys], piece.target)
                 direct = box.device.type == "cpu" and box.is_contiguous()

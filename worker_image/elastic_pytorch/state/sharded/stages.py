@@ -74,14 +74,9 @@ def agree_on_stages(
             )
         owners.update(dict.fromkeys(its, rank))
     first = stages.index(stages[group.rank])
-    wrong = [
-        each[0]
-        for each in group.gather(
-            [int(first_difference(descriptions[first], parameters) is not None)]
-        )
-    ]
-    if any(wrong):
-        rank = wrong.index(1)
+    differs = first_difference(descriptions[first], parameters) is not None
+    if [1] in (wrong := group.gather([int(differs)])):
+        rank = wrong.index([1])
         first = stages.index(stages[rank])
         its = group.broadcast(parameters, rank)
         raise RuntimeError(
