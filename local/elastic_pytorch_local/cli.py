@@ -8,7 +8,7 @@ from pathlib import Path
 
 from elastic_pytorch_operator.runtime.logs import configure_logging
 
-from elastic_pytorch_local.run import Options, run_local
+from elastic_pytorch_local.run import run_local
 
 EXIT_CODES = (
     "It ends with 0 if the job is complete, 1 if it has failed, 2 if it cannot run here, 130 if it "
@@ -24,7 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     configure_logging(options.log_level, options.log_format)
     job = run_local(
         [path.resolve() for path in options.files],
-        Options(options.workdir, options.leave_out, options.page, options.faults),
+        workdir=options.workdir,
+        leave_out=options.leave_out,
+        page=options.page,
+        faults=options.faults,
         config_maps=options.configmap,
         arguments=words[end + 1 :],
         workers=options.workers,

@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,23 +35,13 @@ from elastic_pytorch_local.manifests.limits import (
     find_obstacles,
 )
 from elastic_pytorch_local.manifests.script_job import is_script, job_of_script
+from elastic_pytorch_local.page import serve_page
 from elastic_pytorch_local.pods.kubelet import print_line
 from elastic_pytorch_local.progress_lines import ProgressLines
 
 POLL_SECONDS = 0.2
 STOP_SECONDS = 60.0
 COMPLETE, FAILED, REPEATED, STOPPED = 0, 1, 3, 130  # the process's exit codes
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    workdir: Path | None = None  # None: a temporary folder
-    leave_out: bool = False  # what this machine cannot do
-    page: bool = False
-    faults: bool = False
-
-
-NO_OPTIONS = Options()
 
 
 def say(text: str) -> None:
@@ -89,13 +78,20 @@ def read_job(
 
 async def run_local(
     files: Sequence[Path],
-    options: Options = NO_OPTIONS,
     *,
+    workdir: Path | None = None,
+    leave_out: bool = False,
+    page: bool = False,
+    faults: bool = False,
     config_maps: Iterable[tuple[str, Path]] = (),
     arguments: Sequence[str] = (),
     workers: int | None = None,
 ) -> int:
-    """Runs a job to its end, or through the faults; returns the process's exit code."""
+    """Runs a job to its end, or through the faults; returns the process's exit code.
+
+    Volumes go to `workdir`, or to a temporary folder. With `leave_out`, it runs without what this
+    machine cannot do.
+    """
     try:
         documents, config = read_job(files, config_maps, arguments, workers)
     except (OSError, yaml.YAMLError, ValueError) as error:  # or a file that is no text
@@ -103,7 +99,7 @@ async def run_local(
         return 2
     manifest = documents.job
     obstacles = find_obstacles(manifest)
-    if obstacles and not options.leave_out:
+    if obstacles and not leave_out:
         print(*(f"{files[0]}: {obstacle}" for obstacle in obstacles), sep="\n", file=sys.stderr)
         return 2
     paths_left_out = [obstacle.path for obstacle in obstacles]
@@ -118,21 +114,21 @@ async def run_local(
 
     def show(pod: str, line: str) -> None:
         # Only the table of faults matters, and a stop is one sentence.
-        if not (options.faults or interrupted.is_set()):
+        if not (faults or interrupted.is_set()):
             print_line(pod, line)
 
     # As in the worker image.
     paths = {} if is_script(files[0]) else {"/examples": files[0].parent.parent}
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as temporary:
-        place, namespace = options.workdir or Path(temporary), manifest["metadata"]["namespace"]
+        place, namespace = workdir or Path(temporary), manifest["metadata"]["namespace"]
         started = LocalDriver.started(place, paths, namespace=namespace, config=config, show=show)
         async with started as driver:
-            with driver.page() if options.page else nullcontext("") as url:
+            with serve_page(driver.reader()) if page else nullcontext("") as url:
                 if url:
                     say(f"the page of the job: {url}")
                 await driver.create_job(manifest)
                 name = manifest["metadata"]["name"]
-                return await _train(driver, name, interrupted, faults=options.faults)
+                return await _train(driver, name, interrupted, faults=faults)
 
 
 async def _train(

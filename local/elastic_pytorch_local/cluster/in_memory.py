@@ -153,8 +153,7 @@ class FakeCluster(ObjectStore):
     ) -> Manifest:
         found = self._get(resource.kind, namespace, name)
         check_version(found, version)
-        changed = {**found, **apply_patch(found, change)}
-        found.update(changed)
+        found.update(apply_patch(found, change))
         self._changed(resource.kind, "MODIFIED", found)
         return copied(found)
 

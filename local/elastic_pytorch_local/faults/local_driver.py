@@ -6,7 +6,7 @@ import signal
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_local.faults.driver import Change, Driver, DriverError
 from elastic_pytorch_local.local_operator import LocalOperator, local_operator
 from elastic_pytorch_local.manifests.config_objects import Config
-from elastic_pytorch_local.page import MemoryReader, serve_page
+from elastic_pytorch_local.page import MemoryReader
 from elastic_pytorch_local.pods.kubelet import NO_CONFIG
 
 NAMESPACE = "default"
@@ -133,9 +133,6 @@ class LocalDriver(Driver):
             for line in list(self._logs.get(pod, ()))[-new:] if new else ():
                 yield line
             await asyncio.sleep(LOOK_SECONDS)
-
-    def page(self) -> AbstractContextManager[str]:
-        return serve_page(self.reader())
 
     def reader(self) -> MemoryReader:
         return MemoryReader(self._operator.cluster, self._logs)

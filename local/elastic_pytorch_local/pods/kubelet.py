@@ -79,8 +79,7 @@ class LocalKubelet:
     async def close(self) -> None:
         tasks = list(self._running.values())
         for name, process in self._processes.items():
-            _signal_group(process, signal.SIGKILL)
-            _kill_leftovers(name)
+            _kill(process, name)
         if tasks:
             await asyncio.wait(tasks, timeout=KILL_SECONDS)
         for task in tasks:
@@ -104,27 +103,24 @@ class LocalKubelet:
 
     async def _run(self, pod: Manifest) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        container = training_container(pod)
         try:
-            await self._run_container(namespace, name, pod, container)
+            await self._run_container(pod)
         # Any fault must end the pod, or its end would be awaited forever.
         except Exception as fault:
             logger.exception("cannot run a pod", extra={"pod": name})
-            self._set_state(namespace, name, container, _start_error(fault), {"phase": "Failed"})
+            self._set_state(pod, _start_error(fault), "Failed")
         finally:
             self._running.pop(name, None)
             self._processes.pop(name, None)
             if self._deleting.pop(name).is_set():
                 self._cluster.finish_deletion(namespace, name)
 
-    async def _run_container(
-        self, namespace: str, name: str, pod: Manifest, container: Manifest
-    ) -> None:
+    async def _run_container(self, pod: Manifest) -> None:
+        name, container = pod["metadata"]["name"], training_container(pod)
         number = next(self._addresses)
         address = f"127.0.{number // 250}.{number % 250 + 1}"
         if pod["spec"].get("hostname"):
             self._hosts[f"{pod['spec']['hostname']}.{pod['spec'].get('subdomain', '')}"] = address
-        status = {"podIP": address, "phase": "Running"}
         mapped = self._paths | mount_volumes(self._workdir, pod, container, self._config)
         variables = container_variables(pod, container, self._config, address, container["name"])
         values = {key: map_path(self._map_host(v), mapped) for key, v in variables.items()}
@@ -132,7 +128,7 @@ class LocalKubelet:
         try:
             process = await asyncio.create_subprocess_exec(
                 *_command(container, variables, mapped),
-                env=self._environment(namespace, name, values),
+                env=self._environment(pod, values),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -140,11 +136,10 @@ class LocalKubelet:
                 cwd=map_path(folder, mapped) if folder else None,
             )
         except OSError as error:
-            failed = status | {"phase": "Failed"}
-            self._set_state(namespace, name, container, _start_error(error), failed)
+            self._set_state(pod, _start_error(error), "Failed", podIP=address)
             return
         self._processes[name] = process
-        self._set_state(namespace, name, container, {"running": {}}, status)
+        self._set_state(pod, {"running": {}}, "Running", podIP=address)
         stopping = asyncio.ensure_future(self._stop_when_deleted(name, pod, process))
         ending = asyncio.ensure_future(_end_with(process, name))
         last_lines = deque[str](maxlen=MESSAGE_LINES)
@@ -164,16 +159,14 @@ class LocalKubelet:
         finally:
             stopping.cancel()
             ending.cancel()
-            _signal_group(process, signal.SIGKILL)
-            _kill_leftovers(name)
+            _kill(process, name)
         code = 128 - code if code < 0 else code
         ended = {
             "exitCode": code,
             "reason": "Error" if code else "Completed",
             "message": "\n".join(last_lines)[-MESSAGE_BYTES:] if code else "",
         }
-        phase = {"phase": "Failed" if code else "Succeeded"}
-        self._set_state(namespace, name, container, {"terminated": ended}, phase)
+        self._set_state(pod, {"terminated": ended}, "Failed" if code else "Succeeded")
 
     async def _stop_when_deleted(
         self, name: str, pod: Manifest, process: asyncio.subprocess.Process
@@ -182,34 +175,32 @@ class LocalKubelet:
         if process.returncode is None:
             # As a kubelet does, only to the container's first process.
             os.kill(process.pid, signal.SIGTERM)
-        grace = pod["spec"].get("terminationGracePeriodSeconds", 30)
-        await asyncio.sleep(grace)
-        _signal_group(process, signal.SIGKILL)
+        await asyncio.sleep(pod["spec"].get("terminationGracePeriodSeconds", 30))
+        _kill(process, name)
 
-    def _set_state(
-        self, namespace: str, name: str, container: Manifest, state: Manifest, status: Manifest
-    ) -> None:
-        statuses = [{"name": container["name"], "state": state}]
-        self._cluster.set_pod_status(namespace, name, {**status, "containerStatuses": statuses})
+    def _set_state(self, pod: Manifest, state: Manifest, phase: str, **status: str) -> None:
+        metadata = pod["metadata"]
+        statuses = [{"name": training_container(pod)["name"], "state": state}]
+        changed = {**status, "phase": phase, "containerStatuses": statuses}
+        self._cluster.set_pod_status(metadata["namespace"], metadata["name"], changed)
 
-    def _environment(
-        self, namespace: str, name: str, variables: Mapping[str, str]
-    ) -> dict[str, str]:
-        environment = {**os.environ, **variables}
+    def _environment(self, pod: Manifest, variables: Mapping[str, str]) -> dict[str, str]:
+        environment, name = {**os.environ, **variables}, pod["metadata"]["name"]
         token = self._workdir / "tokens" / name
         token.parent.mkdir(parents=True, exist_ok=True)
-        token.write_text(self._cluster.issue_token(namespace, name))
-        environment["ELASTIC_PYTORCH_TOKEN_FILE"] = str(token)
-        environment["ELASTIC_PYTORCH_TERMINATION_LOG"] = os.devnull
-        environment["GLOO_SOCKET_IFNAME"] = "lo"
-        environment[POD_VARIABLE] = name
+        token.write_text(self._cluster.issue_token(pod["metadata"]["namespace"], name))
         pythonpath = filter(None, [self._pythonpath, environment.get("PYTHONPATH")])
-        environment["PYTHONPATH"] = os.pathsep.join(pythonpath)
-        environment["PYTHONUNBUFFERED"] = "1"
         # With `torchrun` and the `python3` of a shell script beside this interpreter.
         programs = (str(Path(sys.executable).parent), environment.get("PATH", os.defpath))
-        environment["PATH"] = os.pathsep.join(programs)
-        return environment
+        return environment | {
+            "ELASTIC_PYTORCH_TOKEN_FILE": str(token),
+            "ELASTIC_PYTORCH_TERMINATION_LOG": os.devnull,
+            "GLOO_SOCKET_IFNAME": "lo",
+            POD_VARIABLE: name,
+            "PYTHONPATH": os.pathsep.join(pythonpath),
+            "PYTHONUNBUFFERED": "1",
+            "PATH": os.pathsep.join(programs),
+        }
 
     def _map_host(self, word: str) -> str:
         host, colon, port = word.partition(":")
@@ -228,11 +219,6 @@ def _command(
     return [sys.executable, *words[1:]] if words[0] in ("python", "python3") else words
 
 
-def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
 async def _end_with(process: asyncio.subprocess.Process, pod: str) -> None:
     """Kills what a pod's first process leaves behind when it ends.
 
@@ -241,8 +227,7 @@ async def _end_with(process: asyncio.subprocess.Process, pod: str) -> None:
     # asyncio has no event for it.
     while process.returncode is None:  # noqa: ASYNC110
         await asyncio.sleep(POLL_SECONDS)
-    _signal_group(process, signal.SIGKILL)
-    _kill_leftovers(pod)
+    _kill(process, pod)
 
 
 def processes_of(pod: str) -> list[int]:
@@ -256,11 +241,13 @@ def processes_of(pod: str) -> list[int]:
     return found
 
 
-def _kill_leftovers(pod: str) -> None:
-    """Kills the pod's processes in sessions of their own, as the end of a container does."""
-    for process in processes_of(pod):
+def _kill(process: asyncio.subprocess.Process, pod: str) -> None:
+    """Kills the process group, and the pod's processes in sessions of their own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for each in processes_of(pod):
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+            os.kill(each, signal.SIGKILL)
 
 
 class OutputLines:
