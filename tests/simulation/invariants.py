@@ -72,10 +72,15 @@ def check_round(world: "World", job: str, members: list[str]) -> Iterator[str]:
 
 
 def check_deletion(world: "World", job: str, pod: str) -> Iterator[str]:
-    """The operator deletes no pod that its newest round names, if a member can report the round."""
-    members = world.members.get(job.partition("/")[2], ())
-    living = [agent for agent in world.living_agents() if agent.pod.name in members]
-    if pod in members and any(agent.reachable for agent in living):
+    """The operator deletes no pod that its newest round names, if a member can report the round.
+
+    A new leader believes an agent that knows of a newer one: then all have to stop.
+    """
+    name = job.partition("/")[2]
+    members, agents = world.members.get(name, ()), list(world.living_agents())
+    heard = any(agent.reachable for agent in agents if agent.pod.name in members)
+    misled = any(agent.job == name and "newest" in agent.lies for agent in agents)
+    if pod in members and heard and not misled:
         yield f"{job}: {pod} was deleted, and the newest round has it"
 
 

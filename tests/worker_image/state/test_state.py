@@ -357,6 +357,8 @@ def flush_together(folder: Path, blocked: bool) -> tuple[bool, bool]:
     state.restore()
     for _ in range(3):
         state.commit()
+    assert state.flush()  # or a save might make the folder again
+    state.commit()
     state.best = 1.0 if dist.get_rank() == 0 else 2.0
     if blocked and dist.get_rank() == 0:
         folder.rename(folder.with_name("before"))
