@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -148,38 +148,20 @@ def actions_of(verb: str) -> list[argparse.Action]:
 
 
 def _add_access(parser: argparse.ArgumentParser, default: str, groups: list[str]) -> None:
-    parser.add_argument(
-        "-n", "--namespace", default=default, help="of the job (default: the context's)"
-    )
-    parser.add_argument(
-        "--context", default=default, help="of the kubeconfig (default: its current one)"
-    )
-    parser.add_argument(
-        "--kubeconfig",
-        default=default,
-        metavar="FILE",
-        help="default: $KUBECONFIG or ~/.kube/config",
-    )
-    parser.add_argument(
-        "--cluster", default=default, help="of the kubeconfig (default: the context's)"
-    )
-    parser.add_argument(
-        "--user", default=default, help="of the kubeconfig (default: the context's)"
-    )
-    parser.add_argument(
-        "--as", dest="act_as", metavar="USER", default=default, help="act as another user"
-    )
-    parser.add_argument(
-        "--as-group",
-        dest="act_as_groups",
-        metavar="GROUP",
-        action=_Collect,
-        default=groups,
-        help="act as one of a group, which may be repeated",
-    )
-    parser.add_argument(
-        "--as-uid", dest="act_as_uid", metavar="UID", default=default, help="act with another UID"
-    )
+    def add(*options: str, about: str, **others: Any) -> None:
+        parser.add_argument(*options, **{"default": default, "help": about, **others})
+
+    of_context = "of the kubeconfig (default: the context's)"
+    add("-n", "--namespace", about="of the job (default: the context's)")
+    add("--context", about="of the kubeconfig (default: its current one)")
+    add("--kubeconfig", metavar="FILE", about="default: $KUBECONFIG or ~/.kube/config")
+    add("--cluster", about=of_context)
+    add("--user", about=of_context)
+    add("--as", dest="act_as", metavar="USER", about="act as another user")
+    several = "act as one of a group, which may be repeated"
+    group = {"dest": "act_as_groups", "metavar": "GROUP", "action": _Collect, "default": groups}
+    add("--as-group", about=several, **group)
+    add("--as-uid", dest="act_as_uid", metavar="UID", about="act with another UID")
 
 
 def _console() -> TerminalConsole:

@@ -51,6 +51,10 @@ class Worker:
     processes: int | None = None
     state_since: datetime | None = None
 
+    @property
+    def rank_or_index(self) -> str:
+        return f"rank {self.rank}" if self.rank is not None else f"index {self.index}"
+
     def describe_state(self, now: datetime) -> str:
         if not self.state_since:
             return self.state
@@ -243,7 +247,7 @@ class JobView:
     @property
     def last_interruption(self) -> HistoryEntry | None:
         """The newest interruption that is over, None if there was none."""
-        return next((entry for entry in reversed(self.history) if entry.seconds is not None), None)
+        return next(reversed(self.recent_interruptions), None)
 
     @property
     def size(self) -> int:

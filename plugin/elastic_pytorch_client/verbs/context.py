@@ -81,5 +81,11 @@ def job_name(text: str) -> str:
     return text
 
 
+def add_all_namespaces(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces"
+    )
+
+
 def add_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", type=job_name, help="the job, as NAME or epj/NAME")

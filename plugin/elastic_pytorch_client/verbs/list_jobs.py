@@ -6,7 +6,12 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster import Object
 from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.reading.job_view import view_job
-from elastic_pytorch_client.verbs.context import Context, add_output, print_data
+from elastic_pytorch_client.verbs.context import (
+    Context,
+    add_all_namespaces,
+    add_output,
+    print_data,
+)
 from elastic_pytorch_client.views.list_view import show_list
 
 NAME, HELP = "list", "the jobs of a namespace, one line each"
@@ -14,9 +19,7 @@ EXAMPLES = ("-A", "-l team=nlp", "-o wide")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces"
-    )
+    add_all_namespaces(parser)
     parser.add_argument(
         "-l",
         "--selector",

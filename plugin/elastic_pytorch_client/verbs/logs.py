@@ -17,20 +17,9 @@ COLORS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_name(parser)
-    parser.add_argument(
-        "--rank",
-        type=int,
-        action="append",
-        default=[],
-        help="only the worker that has this rank (may be repeated)",
-    )
-    parser.add_argument(
-        "--index",
-        type=int,
-        action="append",
-        default=[],
-        help="only the worker with this index (may be repeated)",
-    )
+    for option, which in (("--rank", "that has this rank"), ("--index", "with this index")):
+        about = f"only the worker {which} (may be repeated)"
+        parser.add_argument(option, type=int, action="append", default=[], help=about)
     parser.add_argument("-f", "--follow", action="store_true", help="continue until the job ends")
     parser.add_argument(
         "--tail",
@@ -62,9 +51,8 @@ def run(context: Context, options: argparse.Namespace) -> int:
     for line in lines:
         text = Text()
         if prefixed:
-            worker = line.worker
-            who = f"rank {worker.rank}" if worker.rank is not None else f"index {worker.index}"
-            text.append(f"[{who}] ", COLORS[worker.index % len(COLORS)])
+            color = COLORS[line.worker.index % len(COLORS)]
+            text.append(f"[{line.worker.rank_or_index}] ", color)
         if options.timestamps:
             text.append(f"{line.at} ", "bright_black")
         context.console.print(text.append(line.text), soft_wrap=True)

@@ -53,10 +53,9 @@ def stacks_of(cluster: Cluster, job: JobView) -> list[dict[str, Any]]:
 
 
 def _data(group: Sequence[ProcessStack], late: bool) -> dict[str, Any]:
-    workers = [(stack.worker, stack.pid) for stack in group]
+    workers = [(stack.worker, stack.pid or None) for stack in group]
     processes = [
-        {"rank": w.rank, "index": w.index, "worker": w.name, "pid": pid or None}
-        for w, pid in workers
+        {"rank": w.rank, "index": w.index, "worker": w.name, "pid": pid} for w, pid in workers
     ]
     return {
         "name": name_processes(group),
@@ -75,8 +74,7 @@ def name_processes(group: Sequence[ProcessStack]) -> str:
             pids[stack.worker] += [str(stack.pid)] if stack.pid else []
         names = []
         for worker, own in pids.items():
-            who = f"rank {worker.rank}" if worker.rank is not None else f"index {worker.index}"
-            many = "process" if len(own) == 1 else "processes"
+            who, many = worker.rank_or_index, "process" if len(own) == 1 else "processes"
             names.append(f"{who} ({many} {', '.join(own)})" if own else who)
         return "; ".join(names)
     ranks = sorted(stack.worker.rank or 0 for stack in group)

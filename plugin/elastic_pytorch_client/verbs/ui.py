@@ -10,7 +10,7 @@ from functools import partial
 from elastic_pytorch_client.errors import Refused
 from elastic_pytorch_client.page.live_jobs import LiveJobs
 from elastic_pytorch_client.page.server import PageServer
-from elastic_pytorch_client.verbs.context import Context
+from elastic_pytorch_client.verbs.context import Context, add_all_namespaces
 from elastic_pytorch_client.verbs.stacks import stacks_of
 
 NAME, HELP = "ui", "a page in the browser that shows jobs, served from this machine until Ctrl-C"
@@ -19,9 +19,7 @@ WAIT_SECONDS = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces"
-    )
+    add_all_namespaces(parser)
     parser.add_argument(
         "--port", type=int, default=0, help="of 127.0.0.1 (default: one that is free)"
     )

@@ -1,6 +1,6 @@
 """Jobs in a table, one line each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from rich.console import RenderableType
@@ -15,21 +15,23 @@ from elastic_pytorch_client.views.widgets import MUTED, state_mark, state_style
 def show_list(
     jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide: bool = False
 ) -> RenderableType:
+    def column(title: str, importance: int, texts: Iterable[str]) -> Column:
+        return Column(title, importance, list(map(Text, texts)))
+
     losses = ("" if (loss := job.progress.loss) is None else f"{loss:.4g}" for job in jobs)
     ages = (short(seconds_since(job.created, now)) if job.created else "" for job in jobs)
     states = [Text(f"{state_mark(job.state)} {job.state}", state_style(job.state)) for job in jobs]
-    places = [Column("NAMESPACE", 0, [Text(job.namespace) for job in jobs])] if namespaces else []
     columns = [
-        *places,
-        Column("NAME", 0, [Text(job.name) for job in jobs]),
+        *([column("NAMESPACE", 0, (job.namespace for job in jobs))] if namespaces else []),
+        column("NAME", 0, (job.name for job in jobs)),
         Column("STATE", 0, states),
-        Column("WORKERS", 0, [Text(ready_of_wanted(job)) for job in jobs]),
-        Column("WORLD", 6, [Text(str(job.world)) for job in jobs]),
-        Column("STEP", 1, [Text(how_far(job)) for job in jobs]),
-        Column("LOSS", 5, list(map(Text, losses))),
-        Column("GOODPUT", 4, [Text(str(job.goodput) or "-") for job in jobs]),
-        Column("INTERRUPTIONS", 5, [Text(str(job.interruptions)) for job in jobs]),
-        Column("AGE", 3, list(map(Text, ages))),
+        column("WORKERS", 0, map(ready_of_wanted, jobs)),
+        column("WORLD", 6, (str(job.world) for job in jobs)),
+        column("STEP", 1, map(how_far, jobs)),
+        column("LOSS", 5, losses),
+        column("GOODPUT", 4, (str(job.goodput) or "-" for job in jobs)),
+        column("INTERRUPTIONS", 5, (str(job.interruptions) for job in jobs)),
+        column("AGE", 3, ages),
         Column("NOTE", 7, [Text(note(job), MUTED) for job in jobs]),
     ]
     notes = [

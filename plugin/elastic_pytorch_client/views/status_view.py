@@ -13,7 +13,13 @@ from rich.tree import Tree
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.reading.history import HistoryEntry
-from elastic_pytorch_client.reading.job_view import Condition, JobView, Progress, Worker
+from elastic_pytorch_client.reading.job_view import (
+    Condition,
+    JobView,
+    Progress,
+    RootCause,
+    Worker,
+)
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.reading.text import finite, first_line, seconds_since, short, spell
 from elastic_pytorch_client.reading.timeline import JobEvent
@@ -48,7 +54,7 @@ def show_status(job: JobView, events: Sequence[JobEvent], now: datetime) -> Rend
     if job.conditions:
         parts += [Text("\nConditions", "bold"), *_conditions(job, now)]
     if job.root_cause is not None:
-        parts += _root_cause(job)
+        parts += _root_cause(job.root_cause)
     parts += _rounds(job)
     parts += [Text("\nTimeline", "bold"), _timeline(events, now)]
     return Group(*parts)
@@ -206,9 +212,7 @@ def _sign(condition: Condition) -> tuple[str, str]:
     return "○", MUTED
 
 
-def _root_cause(job: JobView) -> list[RenderableType]:
-    cause = job.root_cause
-    assert cause is not None
+def _root_cause(cause: RootCause) -> list[RenderableType]:
     title = Text().append("\nLast failure", "bold").append(f"  {cause.where_and_how}", MUTED)
     lines = [line for line in cause.message.rstrip().splitlines() if line.strip()][-6:]
     text = Text()
