@@ -4,7 +4,7 @@ Of times of day, only the date that a cloud announces for a node's maintenance e
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -267,6 +267,12 @@ class Observed:
     @property
     def ranks(self) -> Mapping[str, int]:
         return self.round.ranks if self.round else {}
+
+    @cached_property
+    def trained(self) -> Collection[str]:
+        """The members; while the round is empty, those of the last group: they have its state."""
+        last = max((agent.round for agent in self.agents.values()), default=0)
+        return self.ranks or {name for name, a in self.agents.items() if 0 < a.round == last}
 
     @property
     def group_size(self) -> int:

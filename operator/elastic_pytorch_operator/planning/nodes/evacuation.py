@@ -1,7 +1,8 @@
 """Workers leave nodes with an announced end in one round, once their replacements are ready.
 
 If these are late, the workers leave at a step boundary before the node ends. A node with a fault,
-or an unhealthy device of a worker's own, is left only when the replacements are ready.
+or an unhealthy device of a worker's own, is left only when the replacements are ready. Where the
+group has stopped, its workers first pass their state on in the next one.
 """
 
 import math
@@ -68,11 +69,11 @@ def plan_evacuation(
             leave_by[pod.name] = math.inf
         elif candidate.ready:
             stay.add(candidate.index)
-    size = observed.group_size
+    size = max(observed.group_size, len(observed.trained))
     left = largest_allowed(len(in_whole_units(stay, job.unit_replicas)), job.allowed)
-    whole = left >= min(size, target.size)
+    whole = observed.group_size > 0 and left >= min(size, target.size)
     members = sorted(
-        why.keys() & observed.ranks.keys(), key=lambda w: observed.pods_by_name[w].index
+        why.keys() & set(observed.trained), key=lambda w: observed.pods_by_name[w].index
     )
     # Workers that are no longer wanted need no replacement.
     waiting = members[: max(0, len(members) - max(0, size - target.size))]

@@ -74,7 +74,10 @@ def next_round(
     stay = [candidate for candidate in present if _fits(candidate, processes)]
     taken = {candidate.index for candidate in stay}
     joiners = []
-    for candidate in sorted(candidates, key=lambda c: (c.index, c.agent.state_since, c.worker)):
+    for candidate in sorted(
+        candidates,
+        key=lambda c: (c.worker not in observed.trained, c.index, c.agent.state_since, c.worker),
+    ):
         # A spare may have been on the node of a lost member: then no round would reach it.
         reached = candidate.ready and candidate.agent.disconnected_since is None
         if (

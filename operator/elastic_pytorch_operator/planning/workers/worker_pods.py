@@ -5,7 +5,7 @@ pod beyond the wanted ones that is in no round, so it becomes a member without a
 """
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.actions import Action, DeletePodGroup, PutPodGroup
@@ -65,7 +65,7 @@ def plan_replicas(
     misled = tuple(pod for pod in serving if pod.name in going.misled and pod.name not in removed)
     live = [pod for pod in serving if pod.name not in removed and pod.name not in going.misled]
     victims = _choose_victims(
-        live, going.doubted, ready, observed.ranks, wanted, spares, job.unit_replicas
+        live, going.doubted, ready, observed.trained, wanted, spares, job.unit_replicas
     )
     succeeded = {c.worker for c in candidates if c.succeeded and c.worker in observed.ranks}
     done = {pod.name for pod in pods if pod.succeeded and pod.name in succeeded}
@@ -96,7 +96,7 @@ def _choose_victims(
     live: Sequence[PodView],
     doubted: Collection[str],
     ready: Collection[str],
-    members: Mapping[str, int],
+    members: Collection[str],
     wanted: int,
     spares: int,
     unit: int,

@@ -10,6 +10,7 @@ from elastic_pytorch_operator.model.observed import NodeView, Observed
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
 from elastic_pytorch_operator.planning.nodes.evacuation import Evacuation, plan_evacuation
 from elastic_pytorch_operator.planning.nodes.objections import ENDS, Objection, find_objections
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import (
@@ -23,19 +24,22 @@ from tests.operator.builders import (
     observed,
 )
 from tests.operator.simulation import Simulation, running
+from tests.situations import situations
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "event-1", "NoSchedule")
 SURE = AnnouncedEnd("taint spot", Certainty.SURE)
 WHY = "leaves node node-1, which announces its end by taint spot"
 
 
-def evacuate(seen: Observed, leave_by: Mapping[str, float], **fields: Any) -> Evacuation:
+def evacuate(
+    seen: Observed, leave_by: Mapping[str, float], size: int | None = None, **fields: Any
+) -> Evacuation:
     """Decides with what the plan before has known of nodes that end."""
     known = tuple(Objection(node, ENDS, NOW - 60, until) for node, until in leave_by.items())
     job, candidates = a_job(**fields), assess_workers(seen)
     return plan_evacuation(
         job,
-        a_target(job),
+        a_target(job) if size is None else Target(size),
         seen,
         candidates,
         find_objections(job, seen, candidates, NONE_FAILED, known),
@@ -107,6 +111,26 @@ def test_worker_that_is_in_no_group_leaves_at_once() -> None:
     nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE)}
     seen = observed(pods, [an_agent("w0"), an_agent("w1")], nodes=nodes, round=a_round(0))
     assert evacuate(seen, {}).leaving == {"w1": WHY}
+
+
+@situations(
+    "round_, target, leaving",
+    {
+        "its state goes into the next group first": (2, 2, set()),
+        "it was never in a group": (0, 2, {"w1"}),
+        "the job is suspended": (2, 0, {"w1"}),
+    },
+)
+def test_worker_of_a_group_that_has_stopped_stays_until_there_is_another(
+    round_: int, target: int, leaving: set[str]
+) -> None:
+    pods = [a_pod(i, node=f"node-{i}") for i in range(3)]
+    agents = [an_agent("w1", "ready", round_), *(an_agent(w, "ready", 0) for w in ("w0", "w2"))]
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE)}
+    seen = observed(pods, agents, nodes=nodes, round=a_round(number=3))
+    found = evacuate(seen, {}, target, replicas=2)
+    assert found.leaving.keys() == leaving
+    assert found.staying.keys() == {"w1"} - leaving
 
 
 def test_end_that_is_soft_or_far_away_makes_no_worker_leave() -> None:

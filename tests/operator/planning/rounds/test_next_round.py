@@ -76,6 +76,12 @@ def test_first_round(
         assert decision.round.number == (current.number if current else 0) + 1
 
 
+def test_worker_of_a_group_that_has_stopped_comes_before_newcomers() -> None:
+    known = [an_agent("w0", "ready", 0), an_agent("w1", "ready", 0), an_agent("w2", "ready", 2)]
+    declared = declare_next(a_round(number=3), ready(0, 1, 2), wanted=2, agents=known)
+    assert set(declared.workers) == {"w0", "w2"}
+
+
 def test_first_round_waiting_says_when_to_look_again() -> None:
     decision = decide_next(None, ready(0, 1, state_since=NOW - 0.2), job={"minimum": 2})
     assert decision.recheck_at == pytest.approx(NOW + 0.8)

@@ -119,6 +119,12 @@ def test_victims_serve_least() -> None:
     assert decide(elsewhere, 2, doubted=["node-1"]).victims == {"w0"}
 
 
+def test_worker_of_a_group_that_has_stopped_goes_after_newcomers() -> None:
+    agents = [an_agent("w0", "ready", 0), an_agent("w1", "ready", 0), an_agent("w2", "ready", 2)]
+    seen = observed([a_pod(i) for i in range(3)], agents, round=a_round(number=3))
+    assert decide(seen, 2).victims == {"w1"}
+
+
 def test_twin_of_an_index_goes() -> None:
     seen = observed(
         [a_pod(0), a_pod(0, name="w0-twin", created_at=2.0)],

@@ -66,14 +66,14 @@ def train(
     while True:
         tensors = [*stage.parameters(), *(each["exp_avg"] for each in optimizer.state.values())]
         outcomes.append([x for each in tensors for x in whole(each.detach()).flatten().tolist()])
+        if memory and sharded and state.step > begun:  # without shards, each unit has all
+            until_copied(state)
         if state.step == steps:
             return begun, number, outcomes
         for at, parameter in enumerate(stage.parameters()):
             parameter.grad = torch.full_like(parameter, (state.step + at) % 3 - 0.7 + number)
         optimizer.step()
         state.best = state.step + 1
-        if memory and sharded:  # without shards, each unit has all
-            until_copied(state)
         state.commit()
 
 
