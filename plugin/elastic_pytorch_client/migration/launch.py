@@ -44,7 +44,7 @@ OTHER_LAUNCHERS = {
         "composer": "",
         "trl": ". For `trl`, that is a script with its trainer",
         "mpirun": ", if it can use the gloo or nccl backend",
-        "horovodrun": ", if it uses torch.distributed in the place of Horovod",
+        "horovodrun": ", if it uses torch.distributed instead of Horovod",
     }.items()
 } | {
     "tune": (
