@@ -1,5 +1,6 @@
 """A cluster in memory that notes its calls, fails on demand, and knows users."""
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
@@ -21,7 +22,10 @@ def _counted(
     async def counted(*arguments: P.args, **options: P.kwargs) -> Answer:
         given = signature.bind(*arguments, **options).arguments
         word, part = "try" if given.get("dry_run") else verb, given.get("subresource")
-        given["self"]._called(f"{word} {given['resource'].kind}{f'/{part}' if part else ''}")
+        call = f"{word} {given['resource'].kind}{f'/{part}' if part else ''}"
+        given["self"]._called(call)
+        if seconds := given["self"].call_seconds.get(call):
+            await asyncio.sleep(seconds)
         return await method(*arguments, **options)
 
     return counted
@@ -32,12 +36,14 @@ class CountedCluster(FakeCluster):
 
     Attributes:
         calls: such as `create Pod`, `try Pod` for a dry run, or `patch ElasticPyTorchJob/status`.
+        call_seconds: by call, how long it takes before it is carried out.
         users: by token for the API server.
         readers: users, and paths that they may get.
     """
 
     def __init__(self, **options: Any) -> None:
         self.calls: list[str] = []
+        self.call_seconds: dict[str, float] = {}
         self.users: dict[str, str] = {}
         self.readers: set[tuple[str, str]] = set()
         self._faults: dict[str, list[ClusterError]] = {}

@@ -24,7 +24,6 @@ class FaultyCluster(CountedCluster):
 
     Attributes:
         strict: of each pod that was to be created, whether an unknown field was to be an error.
-        create_seconds: how long the creation of a pod takes.
         alters_status: `pruned`: a field of each status is dropped; `stored`: a text is stored as
             another one.
         unlistable: by namespace, the status code with which its lists are answered.
@@ -33,7 +32,6 @@ class FaultyCluster(CountedCluster):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.strict: list[bool] = []
-        self.create_seconds = 0.0
         self.alters_status = ""
         self.unlistable: dict[str, int] = {}
         self._delays: Counter[str] = Counter()
@@ -79,7 +77,6 @@ class FaultyCluster(CountedCluster):
     ) -> Manifest:
         if resource is PODS and not dry_run:
             self.strict.append(strict)
-            await asyncio.sleep(self.create_seconds)
         answer = await super().create(resource, manifest, strict=strict, dry_run=dry_run)
         await self._hold(f"create {resource.kind}")
         return answer

@@ -36,7 +36,6 @@ class KueueCluster(CountedCluster):
     Attributes:
         log: what Kueue has done, such as `admitted lm-base`.
         most_used: the largest number of pods that have had quota at the same time.
-        write_seconds: until a change or a deletion of a Workload is carried out.
     """
 
     def __init__(self, quota: int, queues: tuple[str, ...] = ("team",), **options: Any) -> None:
@@ -45,7 +44,6 @@ class KueueCluster(CountedCluster):
         self.queues = queues
         self.log: list[str] = []
         self.most_used = 0
-        self.write_seconds = 0.0
         self._order = itertools.count()
         self._created: dict[str, int] = {}  # by UID
         self._reserved: dict[str, int] = {}
@@ -111,25 +109,10 @@ class KueueCluster(CountedCluster):
         change: Change,
         subresource: str = "",
     ) -> Manifest:
-        if resource is WORKLOADS:
-            await asyncio.sleep(self.write_seconds)
         found = self._objects.get((resource.kind, namespace, name))
         if resource is WORKLOADS and found and found["metadata"]["resourceVersion"] == version:
             _check_changed(found, {**found, **apply_patch(found, change)})
         return await super().patch(resource, namespace, name, version, change, subresource)
-
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        uid: str,
-        *,
-        grace_seconds: int | None = None,
-    ) -> Manifest | None:
-        if resource is WORKLOADS:
-            await asyncio.sleep(self.write_seconds)
-        return await super().delete(resource, namespace, name, uid, grace_seconds=grace_seconds)
 
     def schedule_workloads(self) -> None:
         """One cycle: evicts what was deactivated, and admits heads while one fits."""

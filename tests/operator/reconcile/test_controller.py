@@ -363,7 +363,7 @@ def test_merge_patch_has_what_differs_and_removes_what_is_no_longer_there() -> N
 async def test_no_more_pods_are_created_for_a_job_that_another_one_has_replaced(
     running: Running,
 ) -> None:
-    running.cluster.create_seconds = 1.0
+    running.cluster.call_seconds["create Pod"] = 1.0
     running.cluster.apply_job(a_manifest(replicas=200, maximum=200))
     await running.until(lambda: len(running.cluster.strict) > 1)
     running.cluster.remove_job("lm")

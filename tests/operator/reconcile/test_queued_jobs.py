@@ -124,13 +124,13 @@ async def test_quota_that_is_on_its_way_back_is_not_used_again(
     await world.until(lambda: world.size("a") == 3)
     world.change("a", minReplicas=minimum, replicas=2)
     await world.until(lambda: world.size("a") == 2)
-    world.cluster.write_seconds = 20.0
+    world.cluster.call_seconds |= {"patch Workload": 20.0, "delete Workload": 20.0}
     await world.until(lambda: len(world.pods("a")) == 2)
     await asyncio.sleep(1.0)
     world.change("a", replicas=3)
     await asyncio.sleep(15.0)
     assert len(world.pods("a")) == 2
-    world.cluster.write_seconds = 0.0
+    world.cluster.call_seconds.clear()
     await world.until(lambda: world.size("a") == 3)
 
 
