@@ -58,8 +58,10 @@ def differ_in_status(before: Manifest, after: Manifest) -> bool:
 
 def pods_alike(before: PodView, after: PodView, read: Set[PodCondition]) -> bool:
     """Whether a plan, which reads only some conditions, sees no difference between two views."""
-    same_to_it = before.conditions & read == after.conditions & read
-    return same_to_it and before == replace(after, conditions=before.conditions)
+    differ = before.conditions != after.conditions
+    if differ and before.conditions & read == after.conditions & read:
+        after = replace(after, conditions=before.conditions)
+    return before == after
 
 
 def plans_alike(before: Job | TemplateUnread, after: Job | TemplateUnread) -> bool:

@@ -14,6 +14,8 @@ from elastic_pytorch_operator.informer.owned_objects import (
 )
 from elastic_pytorch_operator.model.observed import PodView
 
+ROLES = (names.ROLE_WORKER, names.ROLE_STORE)
+
 
 class PodIndex(OwnedIndex[PodView]):
     def __init__(self) -> None:
@@ -66,9 +68,9 @@ class PodIndex(OwnedIndex[PodView]):
     def _sort(self, owner: Owner, role: str) -> tuple[PodView, ...]:
         if owner not in self._of_owner:
             return ()
-        known = self._sorted.setdefault(owner, {})
-        if role not in known:
-            views = [view for view in self.of(owner) if view.role == role]
-            views.sort(key=lambda pod: (pod.index, pod.created_at, pod.name))
-            known[role] = tuple(views)
-        return known[role]
+        if owner not in self._sorted:
+            views = sorted(self.of(owner), key=lambda pod: (pod.index, pod.created_at, pod.name))
+            self._sorted[owner] = {
+                each: tuple(view for view in views if view.role == each) for each in ROLES
+            }
+        return self._sorted[owner][role]

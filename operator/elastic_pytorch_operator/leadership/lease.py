@@ -63,13 +63,13 @@ class Lease:
     transitions: int
 
 
-NOBODYS = Lease("", UNNAMED_SECONDS, "", "", 0)
+UNHELD = Lease("", UNNAMED_SECONDS, "", "", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
     identity: str
-    seen: Lease = NOBODYS
+    seen: Lease = UNHELD
     changed_at: float = 0.0  # when it was first seen so, by this replica's clock
     # When the replica sent its last renewal that succeeded; None: it does not lead.
     renewed_at: float | None = None

@@ -44,6 +44,8 @@ def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[K
         )
         for worker in status.get("workers") or ()
     ]
+    if not (states := _unlisted(status)):
+        return tuple(listed)
     named, newest = {worker.pod for worker in listed}, read_operator_state(status).newest_pod_time
     meant = newest_by_index(
         pod for pod in pods if pod.name not in named and pod.creation_time <= newest
@@ -55,7 +57,7 @@ def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[K
             state,
             ranked=state in (names.RUNNING, names.SAVING),
         )
-        for state, indexes in _unlisted(status).items()
+        for state, indexes in states.items()
         for index in indexes
     ]
     return (*listed, *unlisted)

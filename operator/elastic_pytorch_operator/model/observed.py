@@ -4,7 +4,7 @@ Of times of day, only the date that a cloud announces for a node's maintenance e
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -269,10 +269,12 @@ class Observed:
         return self.round.ranks if self.round else {}
 
     @cached_property
-    def trained(self) -> Collection[str]:
+    def trained(self) -> Set[str]:
         """The members; while the round is empty, those of the last group: they have its state."""
+        if self.ranks:
+            return self.ranks.keys()
         last = max((agent.round for agent in self.agents.values()), default=0)
-        return self.ranks or {name for name, a in self.agents.items() if 0 < a.round == last}
+        return {name for name, agent in self.agents.items() if 0 < agent.round == last}
 
     @property
     def group_size(self) -> int:

@@ -112,8 +112,7 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         job, status, observed, round_, memory.account, after.interruptions, resumed
     )
     write, write_at = status_write(job, status, account, observed, memory.written)
-    failed = after.budget.last if after.budget.last is not memory.budget.last else None
-    refusals = after.answers.unreported
+    failed, refusals = after.budget.new_cause(memory.budget), after.answers.unreported
     news = News(decision.round, resumed, ending, refusals, deferral.over, failed)
     events = [
         *record_announcements(observed, memory.nodes, after.nodes),

@@ -114,7 +114,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         observed.now,
     )
     stock = replace(stock, group=group)
-    known = memory.budget.last
+    before = memory.budget
     excused = excused_members(view.observed, memory.excused, failed)
     memory = replace(
         memory,
@@ -140,8 +140,8 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         times = (over_at, stock.backoff_until, budget.backoff_until, *pauses)
         rechecks += [time for time in times if time > observed.now]
     declared = group.round if group.round is not view.observed.round else None
-    new_failure = budget.last if budget.last is not known else None
-    news = News(declared, ending=ending, refusals=memory.answers.unreported, failed=new_failure)
+    failure, refusals = budget.new_cause(before), memory.answers.unreported
+    news = News(declared, ending=ending, refusals=refusals, failed=failure)
     actions += record_events(job, target, view.observed, news)
     write, write_at = status_write(job, status, account, observed, memory.written)
     memory = replace(memory, answers=memory.answers.reported(), account=account)

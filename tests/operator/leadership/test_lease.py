@@ -5,7 +5,7 @@ import pytest
 from elastic_pytorch_operator.leadership.lease import (
     MAX_LEASE_SECONDS,
     MAX_TRANSITIONS,
-    NOBODYS,
+    UNHELD,
     Candidacy,
     Lease,
     LeaseTiming,
@@ -37,7 +37,7 @@ def may_acquire(candidacy: Candidacy, now: float) -> bool:
 @pytest.mark.parametrize(
     ("seen", "changed_at", "now", "may"),
     [
-        (NOBODYS, 0.0, 0.0, True),  # nobody has ever led
+        (UNHELD, 0.0, 0.0, True),  # nobody has ever led
         (FREE, 100.0, 100.0, True),  # given back
         # ours: renew it, or go on where the container before this one was
         (OURS, 100.0, 100.0, True),

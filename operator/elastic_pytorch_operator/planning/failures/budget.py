@@ -38,6 +38,9 @@ class Budget:
     group_restarts: int = 0  # how often rules have asked to replace all worker pods
     ends: frozenset[str] = frozenset()  # of pods ended from outside, since the last progress
 
+    def new_cause(self, before: "Budget") -> FailureRecord | None:
+        return self.last if self.last is not before.last else None
+
     def after_progress(self, step: int, seconds: float) -> "Budget":
         """Counts from 0 after a round of that many seconds with progress, not repeated steps."""
         if step >= self.step + PROGRESS_STEPS:

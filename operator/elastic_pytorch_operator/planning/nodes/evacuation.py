@@ -72,9 +72,7 @@ def plan_evacuation(
     size = max(observed.group_size, len(observed.trained))
     left = largest_allowed(len(in_whole_units(stay, job.unit_replicas)), job.allowed)
     whole = observed.group_size > 0 and left >= min(size, target.size)
-    members = sorted(
-        why.keys() & set(observed.trained), key=lambda w: observed.pods_by_name[w].index
-    )
+    members = sorted(why.keys() & observed.trained, key=lambda w: observed.pods_by_name[w].index)
     # Workers that are no longer wanted need no replacement.
     waiting = members[: max(0, len(members) - max(0, size - target.size))]
 
